@@ -1,4 +1,4 @@
-//! Reading and analysing a recording of each plan.
+//! Benchmarks of reading and analysing a recording of each plan.
 
 use std::hint::black_box;
 

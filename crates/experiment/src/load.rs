@@ -1,8 +1,9 @@
-//! Loads of our own, for what no packaged tool does: a rate that is asked for whether or not it is attained, and
-//! latencies from when a request was due.
+//! Load generators for what no packaged tool does: requests at a fixed rate, attained or not, and latencies
+//! counted from when a request was due.
 //!
-//! A tool that sends the next request when the last one was answered asks less of a server that is slow, and does not
-//! see the waiting of those that it did not send ("coordinated omission"). Here requests are due at fixed moments.
+//! A tool that sends the next request only when the last one was answered asks less of a slow server, and
+//! misses the waiting time of the requests it did not send ("coordinated omission"). Here requests are due at
+//! fixed moments.
 
 mod connection;
 mod crowd;

@@ -1,4 +1,4 @@
-//! What interrupt virtualization is worth on a host: plan, collect on the host, analyse anywhere.
+//! The effect of interrupt virtualization on a host: plan, collect on the host, analyse anywhere.
 //!
 //! Collection runs on the machine in question, which may be an emulated one, and so it only records. Analysis
 //! reads the [`Recording`] wherever it is and does the statistics.

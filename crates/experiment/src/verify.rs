@@ -1,4 +1,4 @@
-//! Whether interrupt virtualization is active for the VMs of this host now, with the evidence.
+//! Checks that interrupt virtualization is active for the running VMs of this host, with the evidence.
 
 mod collect;
 mod provoke;

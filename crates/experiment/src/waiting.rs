@@ -1,12 +1,12 @@
-//! Waiting that a signal ends.
+//! Waits that a signal ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long `stop` may go unseen.
+/// The longest delay before `stop` is noticed.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Sleeps until `end`, or until `stop` is set. Whether it came to the end.
+/// Sleeps until `end`, or until `stop` is set. Returns whether it reached `end`.
 #[must_use = "whether it was stopped"]
 pub fn pause(end: Instant, stop: &AtomicBool) -> bool {
     loop {

@@ -1,4 +1,4 @@
-//! One connection that never blocks.
+//! One non-blocking connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -8,28 +8,28 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 
-/// What one read takes, and what may be waiting before nothing more is written.
+/// Bytes of one read, and the limit of unsent bytes above which nothing more is written.
 pub(super) const BUFFER: usize = 64 * 1024;
 
-/// A TCP connection with what could not be sent yet, and what was received but is not whole yet.
+/// A TCP connection with its unsent bytes and the incomplete part of what was received.
 pub(super) struct Connection {
     stream: TcpStream,
     outgoing: Vec<u8>,
     /// Bytes of `outgoing` that were sent.
     sent: usize,
     pub(super) incoming: Vec<u8>,
-    /// Whether it waits to be writable.
+    /// The connection waits to become writable.
     pub(super) watched: bool,
 }
 
 impl Connection {
-    /// Begins to connect; it is open when it is writable and has no [error](Self::error).
+    /// Starts to connect; the connection is open when it is writable and has no [error](Self::error).
     pub(super) fn begin(target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
         let family = if target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket: OwnedFd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
         sockopt::set_tcp_nodelay(&socket, true)?;
-        // Ends without TIME_WAIT, in which a hundred thousand ports would stay for a minute.
+        // Closes without TIME_WAIT, which would hold a hundred thousand ports for a minute.
         sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         if let Some(source) = source {
             bind(&socket, &SocketAddr::new(source, 0))?;
@@ -46,7 +46,7 @@ impl Connection {
         &self.stream
     }
 
-    /// What became of connecting.
+    /// The result of connecting.
     pub(super) fn error(&self) -> io::Result<()> {
         match self.stream.take_error()? {
             Some(error) => Err(error),
@@ -54,12 +54,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// The number of unsent bytes.
     pub(super) fn waiting(&self) -> usize {
         self.outgoing.len() - self.sent
     }
 
-    /// Sends what can be sent now, and keeps the rest.
+    /// Sends as much as possible now, and keeps the rest.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         if self.waiting() == 0 {
@@ -69,11 +69,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Goes on with what is kept.
+    /// Sends more of the kept bytes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.sent += write_some(&mut self.stream, &self.outgoing[self.sent..])?;
         if self.waiting() == 0 {
-            // 100,000 connections each with what it once needed would be much.
+            // Frees the buffer: 100,000 connections that keep theirs would take much memory.
             self.outgoing = Vec::new();
             self.sent = 0;
         } else if self.sent > BUFFER {
@@ -83,7 +83,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends what has come to `incoming`; `false` at the end of the stream.
+    /// Appends received bytes to `incoming`; `false` at the end of the stream.
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
         match self.stream.read(scratch) {
             Ok(0) => Ok(false),
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Forgets the first bytes of `incoming`.
+    /// Removes the first bytes of `incoming`.
     pub(super) fn consume(&mut self, count: usize) {
         if count >= self.incoming.len() {
             self.incoming = Vec::new();

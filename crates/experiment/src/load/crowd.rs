@@ -1,4 +1,4 @@
-//! Many connections to one server, each with what its protocol needs to know.
+//! Many connections to one server, each with the state of its protocol.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,37 +8,37 @@ use super::LoadError;
 use super::connection::{BUFFER, Connection};
 use super::reactor::{Reactor, Ready};
 
-/// Connections that are being opened at once: fewer than a listening socket's usual queue.
+/// The most connections that are being opened at once: fewer than the usual backlog of a listening socket.
 const OPENING: usize = 128;
-/// How long opening may go on without one more that is open.
+/// The longest time without another open connection before opening is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a protocol keeps of one connection.
+/// The protocol state of one connection.
 pub(super) trait Session {
-    /// What is sent first, once it is open; the session is ready at once where that is nothing.
+    /// The first bytes to send once it is open; if empty, the session is ready at once.
     fn greeting(&mut self) -> Vec<u8>;
 
-    /// Takes what is whole off the beginning of `incoming` and says how many bytes that was.
+    /// Parses the complete messages at the beginning of `incoming` and returns their length in bytes.
     ///
     /// # Errors
-    /// What is wrong with the bytes; the connection is given up.
+    /// The fault in the bytes; the connection is then closed.
     fn take(&mut self, incoming: &[u8], happened: &mut Vec<Happened>) -> Result<usize, String>;
 }
 
-/// What a connection brought.
+/// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Happened {
-    /// It may be used.
+    /// The session is ready for use.
     Ready,
-    /// An answer to its request, of so many bytes; `false` says that the server refused.
+    /// An answer of so many bytes to its request; `false` means that the server refused.
     Answer { good: bool, bytes: u64 },
-    /// A message came.
+    /// A message arrived.
     Delivery { message: u64, bytes: u64 },
     /// A message was acknowledged.
     Acknowledged,
-    /// Something is to be sent back.
+    /// Bytes to send back.
     Reply(Vec<u8>),
-    /// It is no more.
+    /// The connection was closed.
     Gone(String),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Crowd<S> {
 }
 
 impl<S: Session> Crowd<S> {
-    /// Of one server, which may listen at several `targets`: connections take turns.
+    /// Connections to one server, which may listen at several `targets`: connections use them in turn.
     pub(super) fn new(targets: &[SocketAddr], sessions: impl Iterator<Item = S>) -> Result<Self, LoadError> {
         let member = |session| Member { connection: None, session, open: false };
         Ok(Self {
@@ -72,7 +72,7 @@ impl<S: Session> Crowd<S> {
         })
     }
 
-    /// Opens all of them, and says how many could not be.
+    /// Opens all connections, and returns the number that failed.
     pub(super) fn open(&mut self, sources: &[IpAddr]) -> Result<u32, LoadError> {
         let count = self.members.len();
         let (mut next, mut ready, mut failed) = (0, 0, 0);
@@ -111,7 +111,7 @@ impl<S: Session> Crowd<S> {
                     limit: PATIENCE,
                 });
             }
-            // A server that refuses the first ones refuses all: 100,000 attempts would tell no more.
+            // A server that refuses the first connections refuses all; 100,000 attempts would tell no more.
             if ready == 0 && failed >= OPENING.min(count) {
                 break;
             }
@@ -139,20 +139,20 @@ impl<S: Session> Crowd<S> {
         &mut self.members[index].session
     }
 
-    /// Bytes that wait to be sent; `None` where the connection is no more.
+    /// Unsent bytes; `None` if the connection is closed.
     pub(super) fn waiting(&self, index: usize) -> Option<usize> {
         self.members[index].connection.as_ref().map(Connection::waiting)
     }
 
-    /// Sends, or keeps what cannot be sent now. Whether it failed shows in the next [`poll`](Self::poll).
+    /// Sends, or keeps what cannot be sent now. The next [`poll`](Self::poll) reports a failure.
     pub(super) fn send(&mut self, index: usize, bytes: &[u8]) {
         let Some(connection) = &mut self.members[index].connection else { return };
-        // A broken connection is readable, and reading says what it died of.
+        // A broken connection is readable, and reading returns the error.
         let _ = connection.send(bytes);
         watch(&self.reactor, index, connection);
     }
 
-    /// Waits until something happens or `until` has come.
+    /// Waits for events until `until`.
     pub(super) fn poll(
         &mut self,
         until: Instant,
@@ -182,7 +182,7 @@ impl<S: Session> Crowd<S> {
         if let Err(why) =
             drive(member.open, event, connection, &mut member.session, &mut self.scratch, &mut self.happened)
         {
-            // Closing takes it out of the epoll.
+            // Closing removes it from the epoll instance.
             member.connection = None;
             self.happened.push(Happened::Gone(why));
             return;

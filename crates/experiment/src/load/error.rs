@@ -1,10 +1,10 @@
-//! Why there was no load.
+//! Errors of a load.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Why there was no load.
+/// The reason why a load could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The settings cannot work.
@@ -15,15 +15,15 @@ pub enum LoadError {
         /// What is wrong with it.
         why: String,
     },
-    /// A process may not have so many connections.
+    /// The limit of open files is too low for the connections.
     #[error(
         "{wanted} open files are needed, and this process may have {allowed}: raise the limit (ulimit -n {wanted}, as \
          root; its own limit is /proc/sys/fs/nr_open), or ask for fewer connections"
     )]
     OpenFiles {
-        /// Files for all connections.
+        /// Open files that the connections need.
         wanted: u64,
-        /// The hard limit, or what may be made of it.
+        /// The hard limit, or the highest limit that can be set.
         allowed: u64,
     },
     /// There are fewer ports than connections.
@@ -33,13 +33,13 @@ pub enum LoadError {
          this machine, or a server that listens at more ports"
     )]
     Ports {
-        /// Connections.
+        /// The number of connections.
         connections: u32,
         /// The server.
         target: SocketAddr,
-        /// Addresses that would do.
+        /// The number of source addresses needed.
         needed: u32,
-        /// Ports of an address.
+        /// The number of ports of one address.
         ports: u32,
     },
     /// Not one connection could be opened.
@@ -50,32 +50,32 @@ pub enum LoadError {
         /// The first error.
         source: io::Error,
     },
-    /// The server does not answer the first words, or not as the protocol has it.
+    /// The server does not answer the greeting, or not as the protocol requires.
     #[error("{target} was reached but {what}")]
     NotReady {
         /// The server.
         target: SocketAddr,
-        /// What was waited for, and what came.
+        /// The answer that was expected, and what came instead.
         what: String,
     },
-    /// Connections took too long.
+    /// Opening the connections took too long.
     #[error("Only {opened} of {connections} connections to {target} were open after {} s", limit.as_secs())]
     Opening {
         /// The server.
         target: SocketAddr,
-        /// Open ones.
+        /// The number of open connections.
         opened: u32,
-        /// Wanted ones.
+        /// The number of requested connections.
         connections: u32,
         /// The limit.
         limit: Duration,
     },
-    /// The machine refused something else.
+    /// Another system call failed.
     #[error("Could not {what}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What servers and brokers answer, read without a network.
+//! Fuzz entry points: answers of servers and brokers, parsed without a network.
 
 use super::crowd::{Happened, Session};
 use super::http::FuzzedAsking as Asking;
@@ -14,7 +14,7 @@ pub fn mqtt_packets(bytes: &[u8], pieces: &[u8]) {
     both_ways(|| Client::for_fuzzing(0x0102_0304_0506_0708), bytes, pieces);
 }
 
-/// However the bytes are cut, the same happens.
+/// Asserts that the result is the same however the bytes are cut.
 fn both_ways<S: Session>(session: impl Fn() -> S, bytes: &[u8], pieces: &[u8]) {
     let whole = fed(session(), [bytes]);
     let mut rest = bytes;
@@ -28,7 +28,7 @@ fn both_ways<S: Session>(session: impl Fn() -> S, bytes: &[u8], pieces: &[u8]) {
     assert_eq!(fed(session(), cut), whole);
 }
 
-/// As a connection feeds a session: what was not taken comes again, with what follows it.
+/// Feeds a session as a connection does: bytes that were not taken come again, with what follows them.
 fn fed<'b>(
     mut session: impl Session,
     pieces: impl IntoIterator<Item = &'b [u8]>,

@@ -15,36 +15,38 @@ use answer::Asking;
 #[cfg(feature = "fuzzing")]
 pub(super) use answer::Asking as FuzzedAsking;
 
-/// How long answers are waited for after the last request was due.
+/// The longest wait for answers after the last request was due.
 const LATE: Duration = Duration::from_secs(10);
 
-/// A load of requests (HTTP/1.1, GET). A request that is due while all connections are busy waits for one, and that wait
-/// is part of its latency. Connections are kept, and not opened again when the server closes them.
+/// A load of HTTP/1.1 GET requests. A request that is due while all connections are busy waits for one, and
+/// that wait is part of its latency. Connections are kept open, and not opened again when the server closes
+/// them.
 #[derive(Debug, Clone)]
 pub struct HttpLoad {
     /// The server.
     pub server: SocketAddr,
-    /// The name for the Host field.
+    /// The value of the Host field.
     pub host: String,
     /// The path, with the query.
     pub path: String,
-    /// Connections.
+    /// The number of connections.
     pub connections: u32,
-    /// Requests per second, of all.
+    /// Requests per second over all connections.
     pub rate: f64,
-    /// How long requests are due.
+    /// The time during which requests are due.
     pub duration: Duration,
-    /// Threads.
+    /// The number of threads.
     pub threads: u32,
-    /// Addresses of this machine that connections come from; the kernel's choice where there are none.
+    /// Source addresses of this machine; chosen by the kernel if empty.
     pub sources: Vec<IpAddr>,
 }
 
 impl HttpLoad {
-    /// Opens all connections, asks at the rate, and waits for what is under way.
+    /// Opens all connections, sends requests at the rate, and waits for outstanding answers.
     ///
     /// # Errors
-    /// Where the settings cannot work, this machine may not have so many connections, or the server takes none.
+    /// If the settings cannot work, if this machine does not allow so many connections, or if the server
+    /// accepts none.
     pub fn run(&self) -> Result<Outcome, LoadError> {
         self.check()?;
         machine::allow_files(self.connections, self.threads)?;
@@ -115,8 +117,8 @@ impl Part for Requests<'_> {
         let mut idle: VecDeque<usize> = (0..count).filter(|&index| crowd.waiting(index).is_some()).collect();
         let mut asked: Vec<Option<u64>> = vec![None; count];
         let mut under_way = 0usize;
-        // What became due since the last look before the end is sent too, where a connection is idle: this thread alone is
-        // late then, not the server.
+        // Requests that became due between the last look and the end are sent too where a connection is idle:
+        // only this thread is late then, not the server.
         let mut sending = true;
         loop {
             let now = Instant::now();
@@ -141,7 +143,7 @@ impl Part for Requests<'_> {
                 let now = Instant::now();
                 match what {
                     Happened::Answer { good, bytes } => {
-                        // An answer that nobody asked for is no answer.
+                        // Ignore an answer without a request.
                         let Some(request) = asked[index].take() else { return };
                         under_way -= 1;
                         idle.push_back(index);

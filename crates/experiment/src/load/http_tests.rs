@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 
-/// A server that waits `work` for each request, and says no to every `refuses`-th of all.
+/// A server that takes `work` for each request, and refuses one request in `refuses`.
 fn server(work: Duration, refuses: u64) -> SocketAddr {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -60,7 +60,7 @@ fn requests_at_a_rate_that_is_attained() {
 
 #[test]
 fn waiting_for_a_connection_is_latency() {
-    // Four connections of 50 ms each answer 80 in a second; 200 are due.
+    // Four connections at 50 ms a request answer 80 in a second; 200 are due.
     let outcome = load(server(Duration::from_millis(50), 0)).run().unwrap();
     assert_eq!(outcome.due, 100);
     assert!(outcome.sent < 60 && outcome.lost > 40, "{outcome:?}");

@@ -1,4 +1,4 @@
-//! What the machine must allow for many connections: open files, and ports of source addresses.
+//! The machine's limits for many connections: open files, and ports of source addresses.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ const SPARE_FILES: u64 = 64;
 /// Linux's default of net.ipv4.ip_local_port_range.
 const DEFAULT_PORTS: u32 = 28_232;
 
-/// Raises this process's limit of open files as far as it is needed.
+/// Raises this process's limit of open files if needed.
 pub(super) fn allow_files(connections: u32, threads: u32) -> Result<(), LoadError> {
     let wanted = u64::from(connections) + 2 * u64::from(threads) + SPARE_FILES;
     let now = getrlimit(Resource::Nofile);
@@ -28,15 +28,16 @@ pub(super) fn allow_files(connections: u32, threads: u32) -> Result<(), LoadErro
         .map_err(|_| LoadError::OpenFiles { wanted, allowed: now.maximum.unwrap_or(u64::MAX) })
 }
 
-/// The addresses that connections come from, each for as many as it has ports at each of the targets; empty where the
-/// kernel may choose. There is one target or more.
+/// The source addresses, each with enough ports for its connections at each of the targets; empty if the
+/// kernel may choose. There is at least one target.
 pub(super) fn sources(
     targets: &[SocketAddr],
     connections: u32,
     named: &[IpAddr],
 ) -> Result<Vec<IpAddr>, LoadError> {
-    // Of every two ports the kernel prefers one for connections (net/ipv4/inet_hashtables.c, __inet_hash_connect). Once
-    // half of all are taken it looks at each of them for each connection, which takes longer than all else.
+    // The kernel prefers every second port for connections (net/ipv4/inet_hashtables.c, __inet_hash_connect).
+    // Once half of all are taken it searches the taken ones for each connection, which takes longer than all
+    // else.
     let ports = local_ports() / 20 * 9;
     let Some(&target) = targets.first() else { return Ok(Vec::new()) };
     let at_each = connections.div_ceil(u32::try_from(targets.len()).unwrap_or(u32::MAX));
@@ -47,18 +48,18 @@ pub(super) fn sources(
             let why = format!("names {other}, which is of another kind than {target}");
             return Err(LoadError::Settings { field: "--source", why });
         }
-        // A port of a named address serves once, whatever the target.
+        // A port of a named address is used once, whatever the target.
         if named.len() < needed as usize {
             return Err(LoadError::Ports { connections, target, needed, ports });
         }
         return Ok(named.to_vec());
     }
-    // Where the kernel chooses, a port serves once for each target.
+    // If the kernel chooses, a port can be used once for each target.
     if at_each <= ports {
         return Ok(Vec::new());
     }
     match target.ip() {
-        // All of 127.0.0.0/8 is this machine.
+        // All of 127.0.0.0/8 is local.
         IpAddr::V4(address)
             if address.is_loopback() && targets.iter().all(|target| target.ip().is_loopback()) =>
         {

@@ -15,16 +15,17 @@ use super::{LoadError, Outcome, Protocol, machine};
 pub(super) use clients::Client as FuzzedClient;
 use clients::{Client, Role, SMALLEST_MESSAGE, message, topic};
 
-/// A client's unsent bytes above which it publishes nothing more: the broker does not keep up.
+/// Unsent bytes above which a client publishes nothing more: the broker does not keep up.
 const MOST_WAITING: usize = 256 * 1024;
-/// Messages of a client that may be without an acknowledgement: identifiers must not come again before it.
+/// The most unacknowledged messages of a client: an identifier must not be reused before its acknowledgement.
 const MOST_UNACKNOWLEDGED: u32 = 60_000;
-/// After the last message is due, how long without a delivery means that no more will come.
+/// The silence after the last message is due that means that no more will come.
 const SILENCE: Duration = Duration::from_secs(3);
-/// And how long is waited at most: a broker that delivers one now and then would keep the load for ever.
+/// The longest wait after the end: a broker that delivers a message now and then would prolong the load for
+/// ever.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Until when is waited for messages on the way, where the last one came at `last`.
+/// The time until which outstanding messages are waited for, if the last one arrived at `last`.
 fn patience(end: Instant, last: Instant) -> Instant {
     (last.max(end) + SILENCE).min(end + LATE)
 }
@@ -32,37 +33,38 @@ fn patience(end: Instant, last: Instant) -> Instant {
 /// A load of messages. The clients never reconnect.
 #[derive(Debug, Clone)]
 pub struct MqttLoad {
-    /// Where the broker listens; more than one port, where one has too few for the connections.
+    /// The broker's addresses; several ports if one allows too few connections.
     pub brokers: Vec<SocketAddr>,
-    /// Clients that publish.
+    /// The number of publishing clients.
     pub connections: u32,
-    /// Clients that are subscribed, each to a part of the publishers.
+    /// The number of subscribed clients, each for some of the publishers.
     pub subscribers: u32,
-    /// Messages per second, of all.
+    /// Messages per second over all clients.
     pub rate: f64,
-    /// How long messages are due.
+    /// The time during which messages are due.
     pub duration: Duration,
     /// Bytes of a message, 16 or more.
     pub message_size: u32,
     /// Quality of service 1 instead of 0.
     pub acknowledged: bool,
-    /// Threads; each has its own part of both kinds of clients.
+    /// The number of threads; each has its share of both kinds of clients.
     pub threads: u32,
-    /// Addresses of this machine that connections come from; the kernel's choice where there are none.
+    /// Source addresses of this machine; chosen by the kernel if empty.
     pub sources: Vec<IpAddr>,
 }
 
 impl MqttLoad {
-    /// Connects all clients, publishes at the rate, and waits for what is under way.
+    /// Connects all clients, publishes at the rate, and waits for outstanding messages.
     ///
     /// # Errors
-    /// Where the settings cannot work, this machine may not have so many connections, or the broker takes none.
+    /// If the settings cannot work, if this machine does not allow so many connections, or if the broker
+    /// accepts none.
     pub fn run(&self) -> Result<Outcome, LoadError> {
         self.check()?;
         let all = self.connections.saturating_add(self.subscribers);
         machine::allow_files(all, self.threads)?;
         let sources = machine::sources(&self.brokers, all, &self.sources)?;
-        // Of this process and moment: several loads may share a broker.
+        // Distinguishes this run from others, because several loads may share a broker.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let run = u64::from(std::process::id()) << 32 | u64::from(now);
         let part = |index| Messages {
@@ -172,7 +174,7 @@ impl Part for Messages<'_> {
 }
 
 impl Messages<'_> {
-    /// Publishers take turns, so each has the same rate.
+    /// Publishers take turns, so that each has the same rate.
     fn publish(
         &mut self,
         crowd: &mut Crowd<Client>,
@@ -196,7 +198,7 @@ impl Messages<'_> {
     }
 }
 
-/// Which messages have come: quality 1 may bring one twice.
+/// The messages that have arrived: quality of service 1 may deliver one twice.
 struct Seen(Vec<u64>);
 
 impl Seen {

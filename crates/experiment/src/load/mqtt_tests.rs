@@ -5,16 +5,16 @@ use std::thread;
 
 use super::*;
 
-/// What a broker does with a packet of a client (MQTT 3.1.1, sections 3.1, 3.3, 3.8): one thread a client.
+/// The broker's answer to a client's packet (MQTT 3.1.1, sections 3.1, 3.3, 3.8): one thread for each client.
 struct Broker {
     listeners: Mutex<Vec<(String, TcpStream)>>,
-    /// Of how many messages one is forgotten; 0: none.
+    /// One message in so many is dropped; 0: none.
     forgets: u64,
     seen: Mutex<u64>,
     refuses: bool,
 }
 
-/// A broker on a port of its own.
+/// Starts a broker on a port of its own.
 fn broker(forgets: u64, refuses: bool) -> SocketAddr {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -128,7 +128,7 @@ fn a_broker_that_delivers_now_and_then_does_not_hold_the_load() {
     let end = Instant::now();
     assert_eq!(patience(end, end - Duration::from_secs(9)), end + SILENCE);
     let mut last = end;
-    // One message just before nobody would wait any more, again and again.
+    // One message just before the wait ends, again and again.
     for _ in 0..1000 {
         last = patience(end, last) - Duration::from_millis(1);
     }

@@ -1,36 +1,37 @@
-//! What a load came to.
+//! The result of a load.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the form of [`Outcome`].
+/// Format version of [`Outcome`].
 pub const LOAD_FORMAT: u32 = 1;
 
-/// What was asked.
+/// The protocol of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
-    /// Requests to a web server, each answered.
+    /// HTTP requests to a server, each answered.
     Http,
-    /// Messages through a broker, each delivered.
+    /// MQTT messages through a broker, each delivered.
     Mqtt,
 }
 
-/// What a load came to. Requests and their answers, or messages and their deliveries, are called the same here.
+/// The result of a load. Requests and their answers, or messages and their deliveries, have the same names
+/// here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// [`LOAD_FORMAT`].
     pub format: u32,
-    /// What was asked.
+    /// The protocol.
     pub protocol: Protocol,
     /// Connections that were to be opened.
     pub connections: u32,
-    /// Of them, those that were not, or were closed before the end.
+    /// Those that could not be opened, or were closed before the end.
     pub failed_connections: u32,
-    /// How long it took to open them, in seconds.
+    /// The time it took to open them, in seconds.
     pub opening: f64,
-    /// How long requests were due, in seconds.
+    /// The time during which requests were due, in seconds.
     pub seconds: f64,
-    /// Requests due in a second.
+    /// Requests due per second.
     pub requested_rate: f64,
     /// Requests that became due.
     pub due: u64,
@@ -40,52 +41,52 @@ pub struct Outcome {
     pub answered: u64,
     /// Good answers while requests were due.
     pub answered_in_time: u64,
-    /// Bytes of the good answers while requests were due: of whole HTTP answers, of the payload of messages.
+    /// Bytes of the good answers while requests were due: whole HTTP answers, or payloads of messages.
     pub bytes: u64,
-    /// Answers that say no: HTTP statuses other than 2xx and 3xx.
+    /// Error answers: HTTP statuses other than 2xx and 3xx.
     pub refused: u64,
-    /// Requests without an answer in the end, those that could not be sent included.
+    /// Requests without an answer in the end, including those that could not be sent.
     pub lost: u64,
-    /// From when a request was due to its good answer; `None` without one.
+    /// Time from when a request was due to its good answer; `None` if there was none.
     pub latency: Option<Latency>,
 }
 
-/// Latencies, in seconds. Quantiles are exact to a 32nd.
+/// Latencies, in seconds. Quantiles are exact to 1/32.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
     pub mean: f64,
     /// Median.
     pub p50: f64,
-    /// 90 of 100 are at most this.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p99_9: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// A text is no [`Outcome`].
+/// The reason why a text is not an [`Outcome`].
 #[derive(Debug, thiserror::Error)]
 pub enum NoOutcome {
-    /// It is no JSON, or of another form.
+    /// It is not JSON, or has other fields.
     #[error("not the form of a load's outcome: {0}")]
     Malformed(#[from] serde_json::Error),
     /// It was written by a later version.
-    #[error("a load's outcome of format {0}, and {LOAD_FORMAT} is the last that is known")]
+    #[error("a load's outcome has format {0}; this version reads formats up to {LOAD_FORMAT}")]
     Newer(u64),
-    /// A number in it makes no sense.
+    /// A number in it is not valid.
     #[error("{0} is not a number above 0")]
     Senseless(&'static str),
 }
 
 impl Outcome {
-    /// Reads what `exitless load http --json` and its siblings printed.
+    /// Parses the output of `exitless load http --json` and `exitless load mqtt --json`.
     ///
     /// # Errors
-    /// Where it is another text, or one that a later version wrote.
+    /// If the text is something else, or if a later version wrote it.
     pub fn read(text: &str) -> Result<Self, NoOutcome> {
         let json: serde_json::Value = serde_json::from_str(text)?;
         match json.get("format").and_then(serde_json::Value::as_u64) {
@@ -106,7 +107,7 @@ impl Outcome {
         self.answered_in_time as f64 / self.seconds
     }
 
-    /// The same, in hundredths of what was due.
+    /// Good answers while requests were due, in percent of the requests due.
     pub fn attained_percent(&self) -> f64 {
         if self.due == 0 { 0.0 } else { 100.0 * self.answered_in_time as f64 / self.due as f64 }
     }
@@ -116,14 +117,14 @@ impl Outcome {
         self.bytes as f64 / self.seconds
     }
 
-    /// All that went wrong.
+    /// All failures: refused and lost requests, and failed connections.
     pub fn failures(&self) -> u64 {
         self.refused.saturating_add(self.lost).saturating_add(self.failed_connections.into())
     }
 }
 
 impl Latency {
-    /// By the names that metrics have.
+    /// Latencies by metric name.
     pub fn by_name(&self) -> [(&'static str, f64); 6] {
         [
             ("mean", self.mean),

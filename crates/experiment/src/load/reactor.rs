@@ -1,4 +1,4 @@
-//! Waiting for many connections, and for a moment.
+//! Waiting for many connections, or until a given time.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,23 +12,24 @@ use rustix::time::{
 
 use super::LoadError;
 
-/// Events of one wait.
+/// The most events of one wait.
 const EVENTS: usize = 1024;
-/// The timer's own number, which no connection has.
+/// The timer's token, which no connection has.
 const TIMER: u64 = u64::MAX;
 
-/// Something that can be read from or written to.
+/// A connection that can be read from or written to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ready {
     /// The connection's number.
     pub(super) connection: usize,
-    /// It can be read from, or has failed.
+    /// Readable, or failed.
     pub(super) readable: bool,
-    /// It can be written to, or has failed.
+    /// Writable, or failed.
     pub(super) writable: bool,
 }
 
-/// One epoll, with a timer in it: its own timeouts are whole milliseconds, which would show in every latency.
+/// An epoll instance with a timer in it: epoll's own timeouts are whole milliseconds, which would show in
+/// every latency.
 pub(super) struct Reactor {
     epoll: OwnedFd,
     timer: OwnedFd,
@@ -104,7 +105,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// Also makes a timer that has fired unreadable.
+    /// Disarms the timer, and makes one that has fired unreadable.
     fn disarm(&self) -> Result<(), LoadError> {
         self.set(Timespec { tv_sec: 0, tv_nsec: 0 })
     }

@@ -1,8 +1,8 @@
-//! When requests are due: at a fixed rate, whatever becomes of them.
+//! The schedule of requests: a fixed rate, regardless of the answers.
 
 use std::time::{Duration, Instant};
 
-/// Requests at a fixed rate from a moment on.
+/// Requests at a fixed rate from a given time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
     begin: Instant,
@@ -15,17 +15,17 @@ impl Schedule {
         Self { begin, rate, total: (rate * duration.as_secs_f64()).round() as u64 }
     }
 
-    /// Requests in all.
+    /// The number of requests.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// When this one is due, counted from 0.
+    /// The time at which a request is due, counted from 0.
     pub(super) fn due(&self, request: u64) -> Instant {
         self.begin + Duration::from_secs_f64(request as f64 / self.rate)
     }
 
-    /// Requests that are due by now.
+    /// The number of requests that are due by now.
     pub(super) fn due_by(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.begin).as_secs_f64();
         if now < self.begin {

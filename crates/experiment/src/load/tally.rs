@@ -1,4 +1,4 @@
-//! What is counted while a load runs.
+//! Counters of a running load.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// A good answer to a request that was due at `due`, `end` being when the last one is.
+    /// Counts a good answer to a request that was due at `due`; `end` is when the last request is due.
     pub(super) fn answer(&mut self, due: Instant, now: Instant, end: Instant, bytes: u64) {
         self.answered += 1;
         if now <= end {

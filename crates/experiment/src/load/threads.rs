@@ -1,4 +1,4 @@
-//! A load on several threads, each with connections of its own, which begin at the same moment.
+//! A load on several threads, each with its own connections, which start at the same time.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use super::LoadError;
 use super::tally::Tally;
 
-/// From when all connections are open to the first request.
+/// The pause between the opening of all connections and the first request.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What one thread does: open its connections, then measure from a moment on.
+/// The part of one thread: opens its connections, then measures from a given time.
 pub(super) trait Part: Send {
     fn open(&mut self) -> Result<(), LoadError>;
 
     fn measure(self, begin: Instant) -> Result<Tally, LoadError>;
 }
 
-/// Runs all parts; the first error ends them all.
+/// Runs all parts; the first error ends all of them.
 pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
     thread::scope(|scope| {
         let (opened, all_opened) = mpsc::channel();
@@ -28,7 +28,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
                 let (start, started) = mpsc::channel::<Instant>();
                 let thread = scope.spawn(move || {
                     let result = part.open();
-                    // Whoever waits for it is gone only where another part has failed.
+                    // The receiver is gone only if another part has failed.
                     let _ = opened.send(result);
                     match started.recv() {
                         Ok(begin) => part.measure(begin),
@@ -44,7 +44,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
         let mut all = Tally::default();
         let mut failed = None;
         for (start, _) in &threads {
-            // A thread that panicked has no ear left; joining it says so.
+            // The receiver of a thread that panicked is gone; joining it reports the panic.
             let _ = start.send(begin);
         }
         for (_, thread) in threads {
@@ -58,7 +58,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
     })
 }
 
-/// The share of `whole` that part `index` of `parts` has.
+/// Part `index`'s share of `whole`, divided among `parts`.
 pub(super) fn share(whole: u32, index: u32, parts: u32) -> u32 {
     whole / parts + u32::from(index < whole % parts)
 }

@@ -1,4 +1,4 @@
-//! From a recording to an outcome.
+//! Analysis of a recording.
 
 use host::Fingerprint;
 use probe::Arms;
@@ -13,27 +13,28 @@ use super::recording::arms_of;
 use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
 use stats::{CONFIDENCE, Summary, half_shift, median, permutation};
 
-/// Fixed, so that the same recording gives the same outcome.
+/// A fixed seed, so that the same recording gives the same outcome.
 const SEED: u64 = 0x0070_726f_7665;
 
-/// Below this, in percent, a difference means nothing to anyone, however certain it is.
+/// A difference below this, in percent, has no practical meaning, however certain it is.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
 
 const DRIFT_PERCENT: f64 = 5.0;
-/// A drift of fewer cycles is a step or two of an instruction's cost, however large beside a small cost.
+/// A drift of fewer cycles is one or two steps of an instruction's cost, however large relative to a small
+/// cost.
 const DRIFT_CYCLES: f64 = 10.0;
 const OUTLIER_SHARE: f64 = 0.01;
 
-/// Measures that no interrupt takes part in, so that a difference in them is the experiment's own.
+/// Measures without interrupts, so that a difference in them is an artefact of the experiment.
 const CONTROLS: [Measure; 2] = [Measure::Floor, Measure::Cpuid];
 
-/// Why a recording has no outcome.
+/// The reason why a recording cannot be analysed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnalysed {
     /// No run gave a sample.
     #[error("The recording holds no samples{}", first_cause(.why))]
     Empty {
-        /// What failed, by measure.
+        /// The failures, by measure.
         why: Vec<String>,
     },
 }
@@ -42,12 +43,12 @@ fn first_cause(why: &[String]) -> String {
     why.first().map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
-/// Does the statistics of `recording`.
+/// Analyses `recording`.
 ///
-/// The host counts as emulated where the recording names an emulator, or the fingerprint does.
+/// The host counts as emulated if the recording or the fingerprint names an emulator.
 ///
 /// # Errors
-/// Where there is nothing to analyse.
+/// If the recording holds no samples.
 pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
     let recording = counting::without_silent_tracepoints(recording);
     let recording = recording.as_ref();
@@ -110,7 +111,7 @@ pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
     })
 }
 
-/// A recording that holds nothing adds nothing.
+/// The measures at other costs of a switch. A recording without samples is left out.
 fn at_other_costs(recording: &Recording) -> Vec<AtCost> {
     let outcome = |other: &Recording| {
         let measures = analyse(other).ok()?.measures;
@@ -135,7 +136,7 @@ fn method() -> Method {
     }
 }
 
-/// The emulator that the host names itself after, where it does.
+/// The emulator that the host's fingerprint names, if any.
 fn emulator(fingerprint: &Fingerprint) -> Option<String> {
     let names =
         [fingerprint.virtualization.clone(), fingerprint.cpu.as_ref().and_then(|cpu| cpu.name.clone())];
@@ -187,7 +188,7 @@ fn medians(recording: &Recording, measure: Measure, arm: Arm) -> Vec<f64> {
     runs.filter_map(|timed| Statistic::Median.of(&timed.run)).collect()
 }
 
-/// What disturbed the runs, one warning a kind: one a measure would bury the others.
+/// Disturbances of the runs, one warning for each kind: one for each measure would bury the others.
 fn disturbances(recording: &Recording) -> Vec<Warning> {
     let (mut drifts, mut outliers) = (Vec::new(), Vec::new());
     for &measure in &recording.plan.measures {

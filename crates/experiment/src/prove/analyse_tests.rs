@@ -1,4 +1,4 @@
-//! Recordings with one thing changed, and what is said of them.
+//! Recordings with one change each, and the outcome.
 
 use exits::{Change, ExitCounts, ExitReason};
 use probe::{InhibitMechanism, Verdict};
@@ -63,7 +63,7 @@ fn no_difference_is_not_called_one() {
     scaled(&mut same, Measure::IpiRunning, Arm::On, 4720.0 / 1361.0);
     let outcome = analysed(&same);
     assert_eq!(outcome.judgement, Judgement::NoDifference, "{}", outcome.verdict);
-    assert!(outcome.verdict.starts_with("No difference worth having"), "{}", outcome.verdict);
+    assert!(outcome.verdict.starts_with("No significant difference"), "{}", outcome.verdict);
 }
 
 #[test]

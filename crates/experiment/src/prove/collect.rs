@@ -1,4 +1,4 @@
-//! Taking the runs on this machine. Nothing is computed here: the host may be a slow one.
+//! Collection of the runs on this machine. Nothing is computed here: the host may be slow.
 
 mod rig;
 mod schedule;
@@ -18,23 +18,23 @@ use super::{BadPlan, FORMAT, Plan, Recording};
 use rig::Rig;
 use schedule::Schedule;
 
-/// How far collection is.
+/// The progress of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs that are over.
+    /// Finished runs.
     pub done: u32,
-    /// Runs in all.
+    /// The number of all runs.
     pub total: u32,
-    /// What is measured next.
+    /// The measure of the next run.
     pub measure: Measure,
-    /// In which arm.
+    /// The arm of the next run.
     pub arm: Arm,
-    /// Whether its exits are counted instead of its cycles.
+    /// The next run counts exits instead of cycles.
     pub counted: bool,
 }
 
 impl fmt::Display for Progress {
-    /// "run 13 of 98: IPI to a running vCPU, on, timed".
+    /// Writes, for example, "run 13 of 98: IPI to a running vCPU, on, timed".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arm = arm_in_words(self.arm);
         let kind = if self.counted { "counted" } else { "timed" };
@@ -42,7 +42,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Why there is no recording at all.
+/// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The plan cannot be carried out.
@@ -51,13 +51,13 @@ pub enum CollectError {
     /// The host could not be described.
     #[error("Cannot describe the host")]
     Host(#[from] host::Error),
-    /// There is no micro VM.
-    #[error("Cannot make the micro VM")]
+    /// The micro VM could not be created.
+    #[error("Cannot create the micro VM")]
     MicroVm(#[from] probe::Error),
-    /// The host has not the arm that was asked for.
+    /// The host does not have the requested arm.
     #[error("This host has interrupt virtualization {state} only: {why}")]
     NoArm {
-        /// What it has.
+        /// The arm that it has.
         state: &'static str,
         /// Why.
         why: String,
@@ -69,21 +69,21 @@ impl CollectError {
         match arms {
             Arms::OnlyOff { why } => Self::NoArm { state: "off", why: why.clone() },
             Arms::OnlyOn { why } => Self::NoArm { state: "on", why: why.clone() },
-            // Not asked of a host with both.
+            // Not reached for a host with both arms.
             Arms::Both { .. } => Self::NoArm { state: "on and off", why: String::new() },
         }
     }
 }
 
-/// Carries out `plan` on this machine's `/dev/kvm`, telling `progress` before each run.
+/// Carries out `plan` on this machine's `/dev/kvm`, and calls `progress` before each run.
 ///
-/// Blocks of timed runs of each measure with nothing traced, then one run an arm of each whose exits are counted. A
-/// measure that fails is noted in the recording with its error and the others go on. Where tracepoints cannot be
-/// used the recording says why. Interrupt virtualization is inhibited for the micro VM alone; no other VM
-/// notices, and nothing of the host is changed.
+/// First come blocks of timed runs of each measure without tracing, then one run for each arm and measure
+/// whose exits are counted. A measure that fails is recorded with its error, and the others continue. If
+/// tracepoints cannot be used, the recording holds the reason. Interrupt virtualization is inhibited for the
+/// micro VM only; other VMs and the host are not changed.
 ///
 /// # Errors
-/// Where the plan is impossible or there is no micro VM to begin with.
+/// If the plan cannot be carried out or the micro VM cannot be created.
 pub fn collect(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Recording, CollectError> {
     plan.check()?;
     let root = Path::new("/");

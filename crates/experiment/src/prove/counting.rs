@@ -1,4 +1,4 @@
-//! Exits, by the tracepoints and by KVM's own count.
+//! Exits counted by the tracepoints and by KVM itself.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,13 @@ use super::outcome::{ExitTotals, PerOperation, ReasonRow};
 use super::recording::arms_of;
 use super::{ArmPair, CountedRun, Disagreement, Recording, Tracing, Warning};
 
-/// KVM and its tracepoints may begin and end a run a few exits apart.
+/// KVM and its tracepoints may start and stop counting a run a few exits apart.
 const TOLERATED_EXITS: u64 = 20;
 const TOLERATED_SHARE: f64 = 0.02;
 
-/// Tracepoints that saw nothing while KVM counted exits do not belong to the KVM that ran (another implementation
-/// answers `/dev/kvm`, or the event is never reached): zeros from them would be a lie, so they are left out.
+/// Leaves out tracepoints that saw nothing while KVM counted exits: they do not belong to the KVM that ran
+/// (another implementation answers `/dev/kvm`, or the event is never reached), and their zeros would be
+/// wrong.
 pub(super) fn without_silent_tracepoints(recording: &Recording) -> Cow<'_, Recording> {
     let sum = |count: fn(&CountedRun) -> Option<u64>| -> u64 {
         recording.counted.iter().filter_map(count).fold(0, u64::saturating_add)
@@ -34,7 +35,7 @@ pub(super) fn without_silent_tracepoints(recording: &Recording) -> Cow<'_, Recor
     Cow::Owned(recording)
 }
 
-/// What was lost, and where the two counts disagree.
+/// Warnings of lost events, and of disagreement between the two counts.
 pub(super) fn warnings(recording: &Recording) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut disagreements = Vec::new();
@@ -94,7 +95,7 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
         Arm::On => (on, &side_on),
     };
     let mut differences = Comparison::new(side_off.clone(), side_on.clone()).differences();
-    // Among those that did not change the frequent ones matter more than the alphabet.
+    // Among unchanged reasons, order by frequency, not by name.
     let size = |row: &exits::Difference| (row.after - row.before).abs();
     differences.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.before.total_cmp(&a.before)));
     differences
@@ -145,8 +146,8 @@ fn share(count: u64, operations: Option<u64>) -> f64 {
     }
 }
 
-/// Over the measures that every arm of the recording gave: a measure that failed in one must not count in the
-/// other.
+/// Totals over the measures that every arm of the recording has: a measure that failed in one arm must not
+/// count in the other.
 pub(super) fn totals(recording: &Recording) -> ExitTotals {
     let arms = arms_of(&recording.arms);
     let whole: Vec<Measure> = recording

@@ -1,4 +1,4 @@
-//! The relative difference of the arms, and how sure we are of it.
+//! The relative difference of the arms, and its interval.
 //!
 //! Runs are taken in blocks of Off, On, On, Off. Each block holds two pairs of neighbours (1 and 2, 4 and 3), and
 //! each pair gives one logarithm of a ratio, on over off. The difference is the mean of those logarithms, the
@@ -36,10 +36,11 @@ use serde::{Deserialize, Serialize};
 use stats::student::Moments;
 use stats::{Interval, percent, permutation};
 
-/// Fewer pairs than these (four runs an arm) give a difference but no interval.
+/// Fewer pairs than this (four runs in each arm) give a difference without an interval.
 pub const MINIMUM_PAIRS: usize = 4;
 
-/// Two neighbouring runs of the same block, one of each arm, reduced to one number each (say, their medians).
+/// Two neighbouring runs of the same block, one of each arm, reduced to one number each (for example their
+/// medians).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// The block that both runs belong to.
@@ -53,19 +54,19 @@ pub struct Pair {
 /// The change from off to on in percent of off: -71 means 71 % less.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The best estimate.
+    /// The point estimate.
     pub percent: f64,
-    /// The 95 % interval about it, in percent of off.
+    /// The 95 % interval, in percent of off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// Why there is no interval, where there is none.
+    /// The reason why there is no interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<NoInterval>,
-    /// How many pairs of runs both rest on.
+    /// The number of pairs of runs.
     pub pairs: usize,
 }
 
-/// Why a difference came without its interval.
+/// The reason why a difference has no interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoInterval {
@@ -76,7 +77,7 @@ pub enum NoInterval {
 
 /// The relative difference of `pairs`.
 ///
-/// `None` where there are no pairs, or where a value is not positive: a ratio with it means nothing.
+/// `None` if there are no pairs, or if a value is not positive: a ratio with it means nothing.
 pub fn difference(pairs: &[Pair]) -> Option<Difference> {
     if pairs.is_empty() || pairs.iter().any(|pair| !is_positive(pair.off) || !is_positive(pair.on)) {
         return None;
@@ -89,10 +90,10 @@ pub fn difference(pairs: &[Pair]) -> Option<Difference> {
     Some(Difference { percent: percent(moments.mean), interval, no_interval, pairs: pairs.len() })
 }
 
-/// How often dealing the arms' names within the blocks by chance gives a difference as large as that of `pairs`, over blocks
-/// of two pairs ([`permutation::blocks_p_value`]).
+/// The p value of `pairs`: the share of random reassignments of the arms' labels within the blocks, over
+/// blocks of two pairs, that give a difference at least as large ([`permutation::blocks_p_value`]).
 ///
-/// Blocks with another number of pairs take no part. `None` where no block remains or a value is not positive.
+/// Blocks with another number of pairs are left out. `None` if no block remains or a value is not positive.
 pub fn p_value(pairs: &[Pair], seed: u64) -> Option<f64> {
     let mut by_block: BTreeMap<u32, Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {

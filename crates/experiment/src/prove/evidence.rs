@@ -1,4 +1,4 @@
-//! What shows that the arms were what they are called.
+//! Evidence that interrupt virtualization was in fact on and off in the arms.
 
 use exits::ExitCounts;
 use probe::measure::Measure;
@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArmPair, Recording, Tracing, Warning};
 
-/// With interrupt virtualization on, an EOI takes fewer exits than this share of what it takes with it off.
+/// With interrupt virtualization on, an EOI takes fewer exits than this share of the exits with it off.
 const MOST_OF_OFF: f64 = 0.5;
 
-/// What shows that the arms were what they are called.
+/// Evidence that interrupt virtualization was in fact on and off in the arms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// How the Off arm was made, where there are both.
+    /// The mechanism of the Off arm, if there are both arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<InhibitMechanism>,
-    /// The kernel's name of the inhibit reason that this sets.
+    /// The kernel's name of the inhibit reason that the mechanism sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Changes of inhibit reasons that the kernel reported; `None` where it reports none, or tracepoints cannot
-    /// be used.
+    /// Changes of inhibit reasons that the kernel reported; `None` if it reports none, or if tracepoints
+    /// cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inhibit_events: Option<u64>,
-    /// VM exits for each interrupt that a vCPU sends itself and ends, while exits were counted.
+    /// VM exits for each interrupt that a vCPU sends itself and ends, in the counted runs.
     pub exits_per_eoi: ArmPair<Option<f64>>,
-    /// What the checks of each arm before and after the experiment came to, the gravest of them.
+    /// The worst verdict of the checks of each arm before and after the experiment.
     pub checked: ArmPair<Option<Verdict>>,
-    /// What those checks expected and found.
+    /// Expectations and findings of those checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl Evidence {
         }
     }
 
-    /// What in it is missing or contradicts the arms.
+    /// Warnings for missing evidence and for evidence that contradicts the arms.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for arm in [Arm::Off, Arm::On] {

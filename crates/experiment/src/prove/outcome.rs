@@ -1,4 +1,4 @@
-//! What a proof came to: the result file, and what pages and tables are made of.
+//! The outcome of a proof: the result file, and the source of pages and tables.
 
 use exits::{Change, ExitReason, HandlingTime, Virtualized};
 use host::Fingerprint;
@@ -12,7 +12,7 @@ use super::difference::Difference;
 use super::evidence::Evidence;
 use super::{ArmPair, Plan, Warning};
 
-/// The version of the form in which outcomes are written.
+/// The format version of outcomes.
 pub const OUTCOME_FORMAT: u32 = 1;
 
 /// The result of a proof. Field names are stable within one `format`.
@@ -24,35 +24,35 @@ pub struct Outcome {
     pub version: String,
     /// When collection began, in seconds since 1970-01-01 UTC by the host's clock.
     pub started: u64,
-    /// How long collection took, in milliseconds by the host's clock.
+    /// The duration of the collection, in milliseconds by the host's clock.
     pub took_ms: u64,
     /// The answer in one sentence.
     pub verdict: String,
     /// The answer in one word.
     pub judgement: Judgement,
-    /// The measure whose figure the verdict gives first.
+    /// The measure whose figure comes first in the verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headline: Option<Measure>,
     /// The machine.
     pub fingerprint: Fingerprint,
-    /// The emulator under which the host ran: cycles are then no time on hardware.
+    /// The emulator under which the host ran; cycles are then not time on hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Cycles that the emulator charged for each VM exit with the entry after it; none on hardware, which takes its own.
+    /// Cycles that the emulator charged for each VM exit with the entry after it; `None` on hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_cycles: Option<u32>,
     /// Frequency of the guest's TSC in kilohertz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_khz: Option<u32>,
-    /// What was asked for.
+    /// The plan.
     pub plan: Plan,
-    /// Which arms there are.
+    /// The available arms.
     pub arms: Arms,
-    /// What shows that the arms were what they are called.
+    /// Evidence that interrupt virtualization was in fact on and off in the arms.
     pub evidence: Evidence,
-    /// Each measure that gave samples, in the order of the plan.
+    /// Each measure that has samples, in the order of the plan.
     pub measures: Vec<MeasureOutcome>,
-    /// Measures at other costs of a switch, from the cheapest on.
+    /// Measures at other costs of a switch, cheapest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_other_costs: Vec<AtCost>,
     /// Exits over all measures.
@@ -68,7 +68,7 @@ pub struct Outcome {
 pub struct AtCost {
     /// Cycles charged for each VM exit with the entry after it.
     pub switch_cycles: u32,
-    /// Those of the outcome that were measured at this cost too.
+    /// The outcome's measures that were also measured at this cost.
     pub measures: Vec<MeasureOutcome>,
 }
 
@@ -76,17 +76,17 @@ pub struct AtCost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// At least one measure got cheaper and none dearer.
+    /// At least one measure got cheaper and none more expensive.
     WorthIt,
-    /// Some got cheaper and some dearer.
+    /// Some measures got cheaper and some more expensive.
     Mixed,
-    /// None got cheaper, some dearer.
+    /// No measure got cheaper, and some got more expensive.
     Worse,
-    /// No difference could be told from none.
+    /// No significant difference.
     NoDifference,
-    /// There are too few runs to tell.
+    /// There are too few runs for intervals.
     TooFewRuns,
-    /// The host has one arm only.
+    /// The host has only one arm.
     OneArm,
     /// The evidence contradicts the arms.
     Contradicted,
@@ -99,30 +99,30 @@ pub enum Judgement {
 pub struct MeasureOutcome {
     /// What was measured.
     pub measure: Measure,
-    /// What it costs in each arm.
+    /// The cost in each arm.
     pub cost: ArmPair<Option<Cost>>,
-    /// Of the medians of runs.
+    /// Difference of the medians of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
-    /// Of the means of runs.
+    /// Difference of the means of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_difference: Option<Difference>,
-    /// Of the 99th percentiles of runs.
+    /// Difference of the 99th percentiles of runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_difference: Option<Difference>,
-    /// How often dealing the arms' names by chance gives a difference of the medians as large as this one.
+    /// The p value of the difference of the medians, by a permutation test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
-    /// What the difference of the medians amounts to.
+    /// The meaning of the difference of the medians.
     pub effect: Effect,
-    /// Exits for each operation, where they were counted.
+    /// Exits for each operation, if counted.
     pub exits: PerOperation,
 }
 
-/// What one operation cost in one arm, in cycles of the guest's TSC.
+/// The cost of one operation in one arm, in cycles of the guest's TSC.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Timed runs.
+    /// The number of timed runs.
     pub runs: usize,
     /// The median of the medians of the runs.
     pub median: f64,
@@ -130,17 +130,17 @@ pub struct Cost {
     pub pooled: Summary,
 }
 
-/// What a difference amounts to.
+/// The meaning of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Fewer cycles with interrupt virtualization: the interval lies below zero.
+    /// Fewer cycles with interrupt virtualization: the whole interval is below zero.
     Fewer,
-    /// More cycles with interrupt virtualization: the interval lies above zero.
+    /// More cycles with interrupt virtualization: the whole interval is above zero.
     More,
-    /// The interval leaves zero out, but the difference is too small to mean anything.
+    /// The interval excludes zero, but the difference is too small to matter.
     Negligible,
-    /// The interval holds zero.
+    /// The interval includes zero.
     Indistinguishable,
     /// There is no interval, or only one arm.
     Unknown,
@@ -151,7 +151,7 @@ pub enum Effect {
 pub struct PerOperation {
     /// By reason, largest change first; empty where no tracepoints were used.
     pub reasons: Vec<ReasonRow>,
-    /// All reasons together, by the tracepoints.
+    /// All reasons together, counted by the tracepoints.
     pub traced: ArmPair<Option<f64>>,
     /// KVM's own count (`exits`).
     pub statistics: ArmPair<Option<f64>>,
@@ -168,31 +168,31 @@ pub struct ReasonRow {
     pub per_operation: ArmPair<Option<f64>>,
     /// Time from exit to the next entry.
     pub handling: ArmPair<Option<HandlingTime>>,
-    /// From off to on, of the exits for each operation; none without both arms.
+    /// Change of the exits for each operation from off to on; `None` without both arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
-    /// Of the change, by the number of exits alone: each arm's were counted in one run.
+    /// Interval of the change, from the number of exits only: each arm was counted in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// What interrupt virtualization does to such exits by the hardware's rules.
+    /// The effect of interrupt virtualization on such exits by the hardware's rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Virtualized>,
 }
 
-/// Exits over all measures that both arms gave.
+/// Exits over all measures that both arms have.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExitTotals {
     /// By reason, largest change first; empty where no tracepoints were used.
     pub reasons: Vec<ReasonRow>,
-    /// All reasons together, by the tracepoints.
+    /// All reasons together, counted by the tracepoints.
     pub traced: ArmPair<Option<u64>>,
     /// KVM's own count (`exits`) over the same runs.
     pub statistics: ArmPair<Option<u64>>,
-    /// Operations of the guest meanwhile.
+    /// Operations of the guest during those runs.
     pub operations: ArmPair<u64>,
-    /// Events that the kernel had to drop.
+    /// Events that the kernel dropped.
     pub lost: ArmPair<u64>,
-    /// From off to on for each operation: by the tracepoints, else by KVM's own count.
+    /// Change of the exits for each operation from off to on: by the tracepoints, else by KVM's own count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
 }
@@ -204,24 +204,24 @@ impl ExitTotals {
     }
 }
 
-/// How the figures were made, for whoever wants to make them again.
+/// The method of the figures, for those who want to reproduce them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Method {
-    /// How often such an interval holds the truth, 0 to 1.
+    /// The confidence level of the intervals, 0 to 1.
     pub confidence: f64,
-    /// How the interval is made, in words.
+    /// The method of the intervals, in words.
     pub interval: String,
-    /// How the p value is made, in words.
+    /// The method of the p values, in words.
     pub p_value: String,
-    /// The seed of whatever was drawn at random.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// A difference smaller than this is called negligible, in percent.
     pub negligible_percent: f64,
 }
 
 impl Outcome {
-    /// A measure's result at each cost of a switch at which it was measured, the outcome's own among them, from the
-    /// cheapest on. Empty where only one cost was measured.
+    /// A measure's result at each measured cost of a switch, the outcome's own included, cheapest first.
+    /// Empty if only one cost was measured.
     pub fn over_costs(&self, measure: Measure) -> Vec<(u32, &MeasureOutcome)> {
         let own = self.switch_cycles.filter(|_| !self.at_other_costs.is_empty());
         let own = own.map(|cycles| (cycles, &self.measures));

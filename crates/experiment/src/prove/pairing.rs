@@ -9,7 +9,7 @@ use super::TimedRun;
 use super::difference::Pair;
 use super::plan::RUNS_PER_BLOCK;
 
-/// One number that stands for a run.
+/// The statistic that represents a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Statistic {
     Median,
@@ -18,7 +18,7 @@ pub(super) enum Statistic {
 }
 
 impl Statistic {
-    /// In cycles; `None` for a run without samples.
+    /// The statistic in cycles; `None` for a run without samples.
     pub(super) fn of(self, run: &Run) -> Option<f64> {
         let at = |fraction| {
             let mut sorted = run.cycles.clone();
@@ -37,7 +37,7 @@ impl Statistic {
     }
 }
 
-/// The pairs of the whole blocks, and which blocks are not whole.
+/// The pairs of the complete blocks, and the incomplete blocks.
 pub(super) struct Pairing {
     pub(super) pairs: Vec<Pair>,
     pub(super) broken: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct Pairing {
 
 /// Pairs the first run of each block with the second, and the fourth with the third.
 ///
-/// A block that lacks a run gives no pair: what is left of it would not let a drift cancel.
+/// A block that lacks a run gives no pair: with the rest of it, a drift would not cancel.
 pub(super) fn pair<'a>(runs: impl Iterator<Item = &'a TimedRun>, statistic: Statistic) -> Pairing {
     let mut blocks: BTreeMap<u32, Vec<&TimedRun>> = BTreeMap::new();
     for timed in runs {

@@ -1,4 +1,4 @@
-//! What to measure, and how often.
+//! The plan: the measures and the number of runs.
 
 use probe::measure::Measure;
 use probe::run::{ApicMode, Irqchip};
@@ -11,46 +11,46 @@ pub(crate) const RUNS_PER_BLOCK: u32 = 4;
 /// More blocks narrow the interval no further, and keep every figure of the order within 32 bits.
 const MOST_BLOCKS: u32 = 10_000;
 
-/// What [`super::collect()`] does.
+/// The plan of [`super::collect()`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is measured, in this order.
+    /// The measures, in this order.
     pub measures: Vec<Measure>,
     /// vCPUs of the micro VM; interrupts go from vCPU 0 to each of the others in turn.
     pub vcpus: u16,
-    /// Where the interrupt controllers are emulated.
+    /// The irqchip mode.
     pub irqchip: Irqchip,
-    /// How the guest reaches its local APIC.
+    /// The guest's access to its local APIC.
     pub apic: ApicMode,
-    /// Whether each vCPU's thread is bound to one host CPU.
+    /// Each vCPU's thread is bound to one host CPU.
     pub pin: bool,
     /// Operations at the start of each run that are not timed.
     pub warm_up: u32,
     /// Samples of each timed run.
     pub samples: u32,
-    /// Blocks of four timed runs (Off, On, On, Off) for each measure: two runs an arm each.
+    /// Blocks of four timed runs (Off, On, On, Off) for each measure: two runs in each arm.
     pub blocks: u32,
-    /// Operations of the one run of each arm in which exits are counted.
+    /// Operations of the one run in each arm in which exits are counted.
     pub counted_samples: u32,
-    /// One arm instead of all that the host has.
+    /// The only arm, instead of all that the host has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<OnlyArm>,
 }
 
-/// The one arm of a plan that has one.
+/// The arm of a plan that has only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnlyArm {
     /// Interrupt virtualization on.
     On,
-    /// Interrupt virtualization off: inhibited for the micro VM, or not to be had on the host.
+    /// Interrupt virtualization off: inhibited for the micro VM, or not available on the host.
     Off,
-    /// As a VM on this host has it: on where it can be.
+    /// The state of a VM on this host: on if possible.
     Host,
 }
 
 impl OnlyArm {
-    /// What is left of the arms that a host has; `None` where it has not this one.
+    /// The arms of a host that this leaves; `None` if the host does not have this arm.
     pub(super) fn of(self, arms: &Arms) -> Option<Arms> {
         let why = || "the other arm was not asked for".to_owned();
         match (self, arms) {
@@ -65,7 +65,7 @@ impl OnlyArm {
 }
 
 impl Plan {
-    /// The measures that interrupt virtualization is about and the two that check on it, for a first answer.
+    /// The measures that depend on interrupt virtualization and the two controls, for a first answer.
     pub fn quick() -> Self {
         Self {
             measures: vec![
@@ -109,7 +109,7 @@ impl Plan {
     /// Refuses a plan that cannot be carried out.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first fault of the plan.
     pub fn check(&self) -> Result<(), BadPlan> {
         if self.measures.is_empty() {
             return Err(BadPlan::NoMeasures);
@@ -135,7 +135,7 @@ impl Plan {
     }
 }
 
-/// Why a plan cannot be carried out.
+/// The reason why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPlan {
     /// Nothing is to be measured.
@@ -147,18 +147,18 @@ pub enum BadPlan {
         /// The measure.
         measure: Measure,
     },
-    /// The micro VM cannot have so many vCPUs.
+    /// The number of vCPUs is out of bounds.
     #[error("The plan asks for {asked} vCPUs; ask for 2 to {MAX_VCPUS}")]
     Vcpus {
-        /// What was asked for.
+        /// The number in the plan.
         asked: u16,
     },
     /// A count is zero or too large.
     #[error("The plan asks for {asked} {what}; ask for 1 to {most}")]
     Count {
-        /// Of what.
+        /// The thing that is counted.
         what: &'static str,
-        /// What was asked for.
+        /// The number in the plan.
         asked: u32,
         /// The largest number.
         most: u32,

@@ -1,4 +1,4 @@
-//! Everything that was seen on the host, as it was seen: raw, positioned in time, with nothing derived.
+//! The raw data of a proof: everything observed on the host, positioned in time, with nothing derived.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 
-/// The version of the form in which recordings are written.
+/// The format version of recordings.
 pub const FORMAT: u32 = 1;
 
-/// One proof's raw material. JSON, one object; see [`Recording::read`] and [`Recording::write`].
+/// The raw data of one proof: one JSON object; see [`Recording::read`] and [`Recording::write`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// [`FORMAT`] of the writer.
@@ -25,33 +25,34 @@ pub struct Recording {
     pub version: String,
     /// When collection began, in seconds since 1970-01-01 UTC by the host's clock.
     pub started: u64,
-    /// How long it took, in milliseconds by the host's clock.
+    /// The duration of the collection, in milliseconds by the host's clock.
     pub took_ms: u64,
     /// The machine.
     pub fingerprint: Fingerprint,
-    /// The emulator under which the machine ran, where the recorder was told of one, such as `Bochs 3.0`.
+    /// The emulator under which the machine ran, if the recorder was told of one, such as `Bochs 3.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Cycles that the emulator charged for each VM exit with the entry after it, beside the instructions that handled it.
+    /// Cycles that the emulator charged for each VM exit with the entry after it, in addition to the
+    /// instructions that handled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_cycles: Option<u32>,
-    /// What was asked for.
+    /// The plan.
     pub plan: Plan,
-    /// Which arms this host has, and how they were switched.
+    /// The arms of this host, and the mechanism that switched them.
     pub arms: Arms,
-    /// What short runs of EOIs said of each arm, before the first run and after the last.
+    /// Evidence of short runs of EOIs in each arm, before the first run and after the last.
     #[serde(default)]
     pub arm_checks: Vec<ArmEvidence>,
-    /// Frequency of the guest's TSC in kilohertz, where KVM tells it.
+    /// Frequency of the guest's TSC in kilohertz, if KVM reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tsc_khz: Option<u32>,
-    /// Whether exits were counted by tracepoints.
+    /// The source of exit counts.
     pub tracing: Tracing,
-    /// The runs that were timed, in the order they were taken; nothing was traced meanwhile.
+    /// The timed runs, in the order in which they were taken; nothing was traced during them.
     pub timed: Vec<TimedRun>,
     /// The runs whose exits were counted.
     pub counted: Vec<CountedRun>,
-    /// What could not be measured.
+    /// Measures that failed.
     #[serde(default)]
     pub failures: Vec<Failure>,
     /// Shorter recordings of the same machine with other costs of a switch between guest and host.
@@ -59,7 +60,7 @@ pub struct Recording {
     pub at_other_costs: Vec<Recording>,
 }
 
-/// A value of each arm.
+/// A value for each arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmPair<T> {
     /// With interrupt virtualization off.
@@ -83,7 +84,7 @@ impl<T> ArmPair<T> {
     }
 }
 
-/// The arms of `arms` in the order of the tables.
+/// The available arms, in the order of the tables.
 pub(super) fn arms_of(arms: &Arms) -> &'static [Arm] {
     match arms {
         Arms::Both { .. } => &[Arm::Off, Arm::On],
@@ -92,18 +93,18 @@ pub(super) fn arms_of(arms: &Arms) -> &'static [Arm] {
     }
 }
 
-/// Whether exits were counted by the kernel's tracepoints.
+/// The source of exit counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Tracing {
-    /// By `kvm_exit`.
+    /// The tracepoint `kvm_exit`.
     Tracepoints {
-        /// Whether this kernel reports changes of inhibit reasons too.
+        /// This kernel also reports changes of inhibit reasons.
         inhibits: bool,
     },
-    /// Not, so only KVM's binary statistics tell of exits.
+    /// KVM's binary statistics only, without tracepoints.
     Statistics {
-        /// Why the tracepoints could not be used.
+        /// The reason why the tracepoints could not be used.
         why: String,
     },
 }
@@ -111,44 +112,45 @@ pub enum Tracing {
 /// A run without tracing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedRun {
-    /// The place of this run in the whole order, counted runs included.
+    /// The position of this run among all runs, counted runs included.
     pub position: u32,
     /// The block within its measure.
     pub block: u32,
-    /// When it began, in microseconds after collection began.
+    /// The start of the run, in microseconds after the start of the collection.
     pub began_us: u64,
-    /// How long it took, in microseconds by the host's clock.
+    /// The duration of the run, in microseconds by the host's clock.
     pub took_us: u64,
     /// The samples.
     pub run: Run,
 }
 
-/// A run with the tracepoints on, where they can be used; its cycles are dearer than those of timed runs.
+/// A run with the tracepoints on, if they can be used; its operations take more cycles than those of timed
+/// runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountedRun {
-    /// The place of this run in the whole order, timed runs included.
+    /// The position of this run among all runs, timed runs included.
     pub position: u32,
     /// The run, with KVM's own statistics.
     pub run: Run,
-    /// Exits by reason; absent where tracepoints cannot be used.
+    /// Exits by reason; absent if tracepoints cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exits: Option<ExitCounts>,
     /// Time from exit to the next entry by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handling: BTreeMap<ExitReason, HandlingTime>,
-    /// What the kernel reported of inhibit reasons during the switch to this arm and the run.
+    /// Changes of inhibit reasons that the kernel reported during the switch to this arm and the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inhibits: Vec<InhibitChange>,
 }
 
 impl CountedRun {
-    /// Operations that the guest did during the count, warm-up included.
+    /// Operations of the guest during the run, warm-up included.
     pub fn operations(&self) -> u64 {
         u64::from(self.run.warm_up) + self.run.cycles.len() as u64
     }
 }
 
-/// A measure that this VM could not give.
+/// A measure that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The measure.
@@ -159,10 +161,10 @@ pub struct Failure {
     pub why: String,
 }
 
-/// Why a recording could not be read.
+/// The reason why a recording could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The bytes could not be had.
+    /// The file could not be read.
     #[error("Cannot read the recording")]
     Io(#[source] std::io::Error),
     /// The file ends too early.
@@ -171,8 +173,8 @@ pub enum ReadError {
         /// The last line.
         line: usize,
     },
-    /// It is no JSON, or not of this form.
-    #[error("This is no recording of `exitless prove`")]
+    /// It is not JSON, or has other fields.
+    #[error("This is not a recording of `exitless prove`")]
     Malformed(#[source] serde_json::Error),
     /// It was written by a later version.
     #[error(
@@ -185,10 +187,10 @@ pub enum ReadError {
 }
 
 impl Recording {
-    /// Reads what [`Self::write`] wrote.
+    /// Reads the output of [`Self::write`].
     ///
     /// # Errors
-    /// Where the bytes cannot be had, end too early, are of another form or of a later version.
+    /// If the bytes cannot be read, end too early, have another form or come from a later version.
     pub fn read(mut from: impl Read) -> Result<Self, ReadError> {
         let mut bytes = Vec::new();
         from.read_to_end(&mut bytes).map_err(ReadError::Io)?;
@@ -199,7 +201,7 @@ impl Recording {
                 ReadError::Malformed(error)
             }
         })?;
-        // The format decides before the fields do: those of a later one may look wrong for any reason.
+        // Check the format before the fields: those of a later format may be wrong for any reason.
         match json.get("format").and_then(serde_json::Value::as_u64) {
             Some(found) if found > u64::from(FORMAT) => Err(ReadError::Newer { found }),
             _ => serde_json::from_value(json).map_err(ReadError::Malformed),
@@ -209,7 +211,7 @@ impl Recording {
     /// Writes the recording as one line of JSON.
     ///
     /// # Errors
-    /// Where `to` cannot take it.
+    /// If `to` cannot be written.
     pub fn write(&self, mut to: impl Write) -> std::io::Result<()> {
         serde_json::to_writer(&mut to, self)?;
         to.write_all(b"\n")?;

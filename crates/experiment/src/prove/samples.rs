@@ -1,4 +1,4 @@
-//! Raw samples as a table for other tools: `samples.parquet`, one row a timed sample.
+//! Raw samples as a table for other tools: `samples.parquet`, with a row for each timed sample.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parquet::schema::parser::parse_message_type;
 use super::warning::arm_in_words;
 use super::{Recording, TimedRun};
 
-/// `sample` is the place within its run; `target` the vCPU that received the interrupt.
+/// `sample` is the position within the run; `target` the vCPU that received the interrupt.
 const SCHEMA: &str = "message samples {
     required binary measure (STRING);
     required binary arm (STRING);
@@ -25,13 +25,13 @@ const SCHEMA: &str = "message samples {
     required int64 cycles (INTEGER(64, false));
 }";
 
-/// Why the samples were not written.
+/// The reason why the samples were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
-    /// The table could not be made or stored.
+    /// The Parquet table could not be written.
     #[error("Cannot write the samples as Parquet")]
     Parquet(#[from] ParquetError),
-    /// The fingerprint or the plan has no JSON form.
+    /// The fingerprint or the plan cannot be converted to JSON.
     #[error("Cannot describe the samples")]
     Json(#[from] serde_json::Error),
 }
@@ -40,7 +40,7 @@ pub enum SamplesError {
 /// key-value metadata (`exitless.fingerprint`, `exitless.plan`, `exitless.version`).
 ///
 /// # Errors
-/// Where `to` cannot take the bytes.
+/// If `to` cannot be written.
 pub fn write_samples(recording: &Recording, to: impl Write + Send) -> Result<(), SamplesError> {
     let metadata = vec![
         KeyValue::new("exitless.version".to_owned(), recording.version.clone()),
@@ -63,7 +63,7 @@ pub fn write_samples(recording: &Recording, to: impl Write + Send) -> Result<(),
     targets(&mut group, runs)?;
     let places: Vec<i32> = runs.iter().flat_map(|timed| (0..).take(timed.run.cycles.len())).collect();
     column::<_, Int32Type>(&mut group, &places, None)?;
-    // Parquet has no unsigned physical type: the bits are stored, the schema says how to read them.
+    // Parquet has no unsigned physical type: the bits are stored, and the schema marks them as unsigned.
     let cycles: Vec<i64> =
         runs.iter().flat_map(|timed| timed.run.cycles.iter().map(|&cycles| cycles as i64)).collect();
     column::<_, Int64Type>(&mut group, &cycles, None)?;

@@ -1,6 +1,6 @@
-//! Recordings made by a seeded generator, for tests of whatever reads recordings.
+//! Recordings made by a seeded generator, for tests of code that reads recordings.
 //!
-//! The costs are invented, of the size that a server of the 2020s shows; nothing here was measured.
+//! The costs are invented, of a size that is typical of servers of the 2020s; nothing here was measured.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use super::{CountedRun, FORMAT, Plan, Recording, TimedRun, Tracing};
 /// Off, On, On, Off.
 const BLOCK: [Arm; 4] = [Arm::Off, Arm::On, Arm::On, Arm::Off];
 
-/// What one measure costs by construction.
+/// The true cost of one measure.
 struct Truth {
     cycles: [f64; 2],
-    /// Reason, exits for each operation off and on.
+    /// Reason, and exits for each operation with interrupt virtualization off and on.
     exits: &'static [(ExitReason, f64, f64)],
 }
 
@@ -163,7 +163,7 @@ fn check(arm: Arm) -> ArmEvidence {
     }
 }
 
-/// A sum of uniform numbers: near enough to a normal one with a standard deviation of 1.
+/// A sum of uniform numbers, which approximates a normal distribution with standard deviation 1.
 fn bell(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }

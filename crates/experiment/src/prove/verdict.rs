@@ -10,7 +10,7 @@ use super::Warning;
 use super::outcome::{Effect, ExitTotals, Judgement, MeasureOutcome};
 use super::wording::{change_in_words, difference_in_words, emulated_cycles, grouped, interval_in_words};
 
-/// What interrupt virtualization is there for, the most telling first.
+/// Measures that depend on interrupt virtualization, the most relevant first.
 const TELLING: [Measure; 7] = [
     Measure::IpiRunning,
     Measure::SelfIpi,
@@ -24,7 +24,7 @@ const TELLING: [Measure; 7] = [
 pub(super) struct Verdict {
     pub(super) judgement: Judgement,
     pub(super) sentence: String,
-    /// The measure whose figure the sentence gives first.
+    /// The measure whose figure comes first in the sentence.
     pub(super) headline: Option<Measure>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn verdict(
             and_exits(exits)
         ),
         Judgement::NoDifference => format!(
-            "No difference worth having could be told from none: {}{}",
+            "No significant difference: {}{}",
             telling.first().map(|first| figure(first)).unwrap_or_default(),
             and_exits(exits)
         ),
@@ -116,7 +116,7 @@ fn judge(arms: &Arms, telling: &[&MeasureOutcome], warnings: &[Warning]) -> Judg
     }
 }
 
-/// The most telling measure of this effect.
+/// The most relevant measure with this effect.
 fn first<'a>(telling: &[&'a MeasureOutcome], effect: Effect) -> Option<&'a MeasureOutcome> {
     telling.iter().copied().find(|outcome| outcome.effect == effect)
 }

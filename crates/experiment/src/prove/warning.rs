@@ -1,4 +1,4 @@
-//! Doubts about the figures, as data; the words are for people and may change.
+//! Doubts about the figures, as data. Their text may change.
 
 use exits::counted;
 use std::fmt;
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Both arms exit alike at an EOI, so one of them was not what it is called.
+    /// Both arms have the same exits at an EOI, so one of them was not in its state.
     ArmsAlike {
         /// Exits for each EOI with interrupt virtualization off.
         off: f64,
-        /// The same with it on.
+        /// Exits for each EOI with it on.
         on: f64,
     },
     /// A check of one arm found exits that it should not have, or too few.
     ArmContradicted {
         /// The arm.
         arm: Arm,
-        /// What was expected, and the known causes.
+        /// The expectation, and the known causes.
         why: String,
     },
     /// No EOI was counted, so nothing shows that the arms differ.
     ArmsUnproved,
-    /// The arms were switched without the kernel saying so.
+    /// The kernel did not report the switch of the arms.
     SwitchUnseen,
     /// A measure could not be taken.
     Failed {
@@ -39,31 +39,31 @@ pub enum Warning {
         /// The error.
         why: String,
     },
-    /// There is no interval for want of runs.
+    /// There are too few runs for an interval.
     TooFewRuns {
         /// The measure.
         measure: Measure,
-        /// Runs an arm.
+        /// The number of runs in each arm.
         runs: usize,
     },
     /// Blocks that lack a run were left out of the difference.
     BrokenBlocks {
         /// The measure.
         measure: Measure,
-        /// How many.
+        /// The number of blocks.
         blocks: usize,
     },
-    /// Costs moved while they were measured: the last half of the runs against the first.
+    /// Costs drifted during the measurement: the second half of the runs against the first.
     Drift {
-        /// Where.
+        /// The measures and arms concerned.
         found: Vec<Disturbed>,
     },
-    /// Many samples lie far from the rest: their share of all.
+    /// Many samples are outliers: their share of all samples.
     Outliers {
-        /// Where.
+        /// The measures and arms concerned.
         found: Vec<Disturbed>,
     },
-    /// Every run gave the same median: the interval has no width because the clock cannot show one.
+    /// Every run gave the same median: the interval has no width because the clock is too coarse to show one.
     NoVariation {
         /// The first such measure.
         measure: Measure,
@@ -71,11 +71,11 @@ pub enum Warning {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<Measure>,
     },
-    /// What cannot depend on the arm did.
+    /// A control measure, which cannot depend on the arm, differed.
     ControlMoved {
         /// The measure.
         measure: Measure,
-        /// From off to on, in percent.
+        /// Change from off to on, in percent.
         percent: f64,
     },
     /// The kernel dropped events.
@@ -84,38 +84,38 @@ pub enum Warning {
         measure: Measure,
         /// The arm.
         arm: Arm,
-        /// How many.
+        /// The number of events.
         events: u64,
     },
     /// The tracepoints and KVM's own count disagree.
     CountsDisagree {
-        /// Where.
+        /// The measures and arms concerned.
         found: Vec<Disagreement>,
     },
     /// The host is a virtual machine itself.
     Nested {
-        /// What it runs on.
+        /// The hypervisor below it.
         below: String,
     },
     /// Exits are known in total only.
     NoTracepoints {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// One measure in one arm, and how much it was disturbed.
+/// A disturbance of one measure in one arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Disturbed {
     /// The measure.
     pub measure: Measure,
     /// The arm.
     pub arm: Arm,
-    /// By how much, in percent.
+    /// The size of the disturbance, in percent.
     pub percent: f64,
 }
 
-/// Exits of one counted run, by both counts.
+/// Exits of one counted run by both counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// The measure.
@@ -128,10 +128,10 @@ pub struct Disagreement {
     pub statistics: u64,
 }
 
-/// Places named in one warning; the result has them all.
+/// The most items named in one warning; the result has all of them.
 const NAMED: usize = 4;
 
-/// The worst first: "IPI to a running vCPU, off (+25 %); EOI, on (+6 %); 3 more".
+/// Writes, for example, "IPI to a running vCPU, off (+25 %); EOI, on (+6 %); 3 more", largest first.
 fn list(found: &[Disturbed], sign: bool) -> String {
     let one = |disturbed: &Disturbed| {
         let Disturbed { measure, arm, percent } = disturbed;
@@ -147,13 +147,13 @@ fn list(found: &[Disturbed], sign: bool) -> String {
 }
 
 impl Warning {
-    /// Whether the figures cannot be believed with it.
+    /// Tests whether the warning makes the figures unreliable.
     pub fn is_grave(&self) -> bool {
         matches!(self, Self::ArmsAlike { .. } | Self::ArmContradicted { .. })
     }
 }
 
-/// The arm as people say it.
+/// The arm in words.
 pub(super) fn arm_in_words(arm: Arm) -> &'static str {
     match arm {
         Arm::Off => "off",

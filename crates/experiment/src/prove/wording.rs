@@ -1,19 +1,19 @@
-//! Percentages as people say them.
+//! Percentages in words.
 
 use stats::Interval;
 
 use super::Difference;
 
-/// As many decimals as the width of the interval bears out: "71 %", but "1.4 %" where the interval is narrow.
+/// As many decimals as the interval's width justifies: "71 %", but "1.4 %" if the interval is narrow.
 fn decimals(interval: Option<Interval>) -> usize {
     match interval.map(|interval| interval.high - interval.low) {
-        // Never more than one: what differs from one proof to the next on one host is in no interval.
+        // At most one: the variation between proofs on one host is in no interval.
         Some(width) if width < 2.0 => 1,
         _ => 0,
     }
 }
 
-/// "71 % fewer", "3 % more": the best estimate of a change in a count of `percent`.
+/// A change of a count by `percent` in words: "71 % fewer", "3 % more".
 pub fn change_in_words(percent: f64) -> String {
     change(percent, if percent.abs() < 10.0 { 1 } else { 0 })
 }
@@ -23,13 +23,13 @@ fn change(percent: f64, decimals: usize) -> String {
     format!("{} % {word}", number(percent.abs(), decimals))
 }
 
-/// "71 % fewer", with the decimals that its interval bears out.
+/// A difference in words, with the decimals that its interval justifies: "71 % fewer".
 pub(super) fn difference_in_words(difference: &Difference) -> String {
     change(difference.percent, decimals(difference.interval))
 }
 
-/// "70 to 72 %" where both ends go the same way as the estimate, else "2 % fewer to 1 % more"; "narrower than 0.1 %"
-/// where the ends cannot be told apart.
+/// An interval in words: "70 to 72 %" if both ends have the sign of the estimate, else "2 % fewer to 1 %
+/// more"; "narrower than 0.1 %" if both ends round to the same number.
 pub fn interval_in_words(interval: Interval) -> String {
     let decimals = decimals(Some(interval));
     let Interval { low, high } = interval;
@@ -44,8 +44,8 @@ pub fn interval_in_words(interval: Interval) -> String {
     }
 }
 
-/// What a cycle is under this emulator. The laboratories' Bochs advances the TSC by one an instruction, their QEMU by
-/// eight.
+/// The unit that this emulator counts as a cycle. The laboratories' Bochs advances the TSC by one for each
+/// instruction, their QEMU by eight.
 pub fn emulated_cycles(emulator: &str) -> &'static str {
     if emulator.starts_with("Bochs") {
         "instructions of an emulator"
@@ -58,15 +58,15 @@ pub fn emulated_cycles(emulator: &str) -> &'static str {
 /// "x86/kvm/svm: use direct vmload/vmsave", December 2020).
 pub const EPYC_SWITCH_CYCLES: u32 = 1350;
 
-/// What an emulator was told to charge for a switch between guest and host: "1,350 instructions for each VM exit with its
-/// entry, an AMD EPYC's cycles". `None` where it was told nothing.
+/// The cost of a switch between guest and host that an emulator was set to charge: "1,350 instructions for
+/// each VM exit with its entry, an AMD EPYC's cycles". `None` if none was set.
 pub fn charged_switch(cycles: Option<u32>) -> Option<String> {
     let cycles = cycles.filter(|&cycles| cycles > 0)?;
     let whose = if cycles == EPYC_SWITCH_CYCLES { ", an AMD EPYC's cycles" } else { "" };
     Some(format!("{} instructions for each VM exit with its entry{whose}", grouped(cycles.into())))
 }
 
-/// "12,345".
+/// A number with its digits in groups: "12,345".
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -79,7 +79,7 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// Without "-0", which rounding makes of a small negative number.
+/// Formats a number without the "-0" to which a small negative number rounds.
 fn number(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {

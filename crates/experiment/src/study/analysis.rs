@@ -1,4 +1,4 @@
-//! From a result folder to the answer: which figures differ between arms, by how much, and how sure that is.
+//! Analysis of a result folder: the figures that differ between arms, by how much, and with what certainty.
 
 mod compare;
 mod difference;
@@ -34,15 +34,15 @@ use compare::Rules;
 use stats::Test;
 use values::Unused;
 
-/// The figure of workloads that are asked for a rate: what they reached of it, in percent.
+/// The metric of workloads with a requested rate: the attained share of it, in percent.
 pub const ATTAINED: &str = "attained";
-/// Above this share of the rate that was asked for, in percent, a load counts as one of that rate.
+/// Attained share of the requested rate, in percent, from which a load counts as one of that rate.
 const ENOUGH_PERCENT: f64 = 99.0;
 
-/// A study from which no answer may be drawn.
+/// The reason why a study has no findings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnalysed {
-    /// No run counts.
+    /// No run is valid.
     #[error(
         "The study {name:?} has no run that counts ({failed} failed); `exitless experiment run` makes them"
     )]
@@ -52,13 +52,13 @@ pub enum NotAnalysed {
         /// Attempts that failed.
         failed: usize,
     },
-    /// Runs of one arm are of unlike hosts or guests.
+    /// The runs of one arm are from different hosts or guests.
     #[error(
-        "Runs of one arm are no repeats of each other: they differ in {}; --allow-unlike compares them all the same",
+        "Runs of one arm are not repeats of each other: they differ in {}; --allow-unlike compares them nevertheless",
         fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     Unlike {
-        /// In what.
+        /// The facts that differ.
         fields: Vec<Unlike>,
     },
 }
@@ -66,7 +66,8 @@ pub enum NotAnalysed {
 /// Compares every arm with the baseline.
 ///
 /// # Errors
-/// [`NotAnalysed`]; runs of unlike hosts are compared only where `allow_unlike` says so, and the findings say that.
+/// [`NotAnalysed`]; runs of different hosts are compared only if `allow_unlike` is set, and the findings then
+/// say so.
 pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, NotAnalysed> {
     let study = &collected.facts;
     if collected.runs.is_empty() {
@@ -83,7 +84,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     let gates = Gates::default();
     let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
     let (series, unused) = values::series(&collected.runs, &arms, &workloads);
-    // Without the baseline nothing is compared: the first arm that ran is not put in its place.
+    // Without the baseline nothing is compared: the first arm that ran does not replace it.
     let baselines = baselines(study, &arms, &counts, &collected.runs);
     let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed: study.seed };
     let mut figures: Vec<Figure> = series.iter().map(|series| compare::figure(series, &rules)).collect();
@@ -120,8 +121,9 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     Ok(findings)
 }
 
-/// The arm that others are compared with, for each number of guests: the baseline, or, where a factor's levels have numbers of
-/// guests of their own and the baseline has others, the only arm that has most of its levels.
+/// The arm that others are compared with, for each number of guests: the baseline, or, if levels of a factor
+/// set the number of guests and the baseline has another number, the only arm that shares most levels with
+/// it.
 fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun]) -> BTreeMap<u32, usize> {
     let of_baseline = |arm: &Arm| {
         let levels = study.factors.iter();
@@ -209,7 +211,7 @@ fn warnings(
     warnings
 }
 
-/// Workloads that did not reach the rate that they were asked for.
+/// Warnings of workloads that did not attain the requested rate.
 fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
     let attained = findings
         .figures
@@ -222,7 +224,8 @@ fn behind(findings: &Findings) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
-/// Blocks that hold a run of every arm wherever one has it, and those that do not.
+/// The numbers of complete and incomplete blocks. A complete block has a run of every arm, for each number of
+/// guests and workload that the arm has.
 fn blocks(findings: &Findings) -> (usize, usize) {
     let runs = &findings.method.runs;
     let cells: BTreeSet<_> = runs.iter().map(|run| (run.arm, run.guests, &run.workload)).collect();

@@ -1,4 +1,4 @@
-//! Carries out a schedule: levels, guests, warm-up, runs, and what to do when one fails.
+//! Carries out a schedule: levels, guests, warm-up, runs, and the handling of failures.
 
 mod attempt;
 mod facts;
@@ -31,88 +31,88 @@ use super::store::StoreError;
 use super::workload::Workload;
 use attempt::Ending;
 
-/// What came of a study; by default, that it was interrupted before anything was made.
+/// The result of a session; by default, that it was interrupted before its first run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// Why no further block was begun; `None` when it was interrupted.
+    /// The reason why no further block was begun; `None` if it was interrupted.
     pub enough: Option<Enough>,
-    /// Runs made now.
+    /// The number of runs made in this session.
     pub made: u32,
-    /// Runs that failed for good now, with the last reason.
+    /// Runs that failed for good in this session, with the last reason.
     pub failed: Vec<FailedForGood>,
-    /// What could not be undone on the host.
+    /// Changes of the host that could not be undone.
     pub not_undone: Vec<String>,
 }
 
-/// A run that was tried as often as the plan says, or that no trying helps.
+/// A run with all its attempts used, or whose failure no further attempt can change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FailedForGood {
-    /// Its place in the order.
+    /// Its position in the order.
     pub position: u32,
-    /// Where it stands.
+    /// Its cell.
     pub cell: Cell,
-    /// Why the last attempt failed.
+    /// The reason of the last failure.
     pub why: String,
 }
 
-/// How far a study is.
+/// The progress of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyProgress {
-    /// The run's place in the order.
+    /// The run's position in the order.
     pub position: u32,
-    /// Runs that are whole or have failed for good.
+    /// The number of runs that are complete or have failed for good.
     pub done: u32,
-    /// Runs of the blocks that are known to be needed.
+    /// The number of runs in the blocks that are known to be needed.
     pub total: u32,
-    /// Whether there may be more blocks than these.
+    /// There may be more blocks than these.
     pub at_least: bool,
-    /// What is run.
+    /// The cell of the run.
     pub cell: Cell,
-    /// 0 for the first attempt.
+    /// The attempt, counted from 0.
     pub attempt: u32,
-    /// What is done for it now.
+    /// The current phase of the run.
     pub phase: Phase,
-    /// Seconds left for `total` runs, by the mean of those made; `None` before the first.
+    /// Estimated seconds left for `total` runs, by the mean of the completed ones; `None` before the first.
     pub left: Option<f64>,
 }
 
-/// What is done for a run.
+/// A phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The arm's levels are put in force.
+    /// The arm's levels are being applied.
     Levels,
-    /// Guests are started.
+    /// Guests are being started.
     Guests,
-    /// Files are made in the guests.
+    /// Files are being created in the guests.
     Prepare,
-    /// A run that is thrown away.
+    /// A warm-up run, whose result is discarded.
     WarmUp,
-    /// The run.
+    /// The run itself.
     Run,
 }
 
-/// Why a study stopped before its end, with all runs made until then kept.
+/// The reason why a study stopped before its end; all runs made until then are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Levels could not be put in force.
-    #[error("The arm {arm} could not be put in force: {why}")]
+    /// Levels could not be applied.
+    #[error("The arm {arm} could not be applied: {why}")]
     Levels {
         /// The arm's levels.
         arm: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
-    /// A run could not be kept.
-    #[error("A run could not be kept")]
+    /// A run could not be stored.
+    #[error("Could not store a run")]
     Store(#[from] StoreError),
     /// The plan cannot be carried out.
     #[error("{0}")]
     Plan(String),
 }
 
-/// Carries out what is left of a plan's schedule, until it is enough or `stop` is set. Guests are ended and levels taken
-/// back before it returns.
+/// Carries out the rest of a plan's schedule, until the stop rule is met or `stop` is set. Stops guests and
+/// undoes levels before it returns.
 ///
 /// # Errors
 /// [`EngineError`].
@@ -157,15 +157,15 @@ struct Engine<'a> {
     rig: &'a mut dyn Rig,
     sink: &'a mut dyn Sink,
     stop: &'a AtomicBool,
-    /// Where the steps of the host run.
+    /// The machine of the host's steps.
     host: Box<dyn Guest>,
     running: Running,
     past: Past,
     began: Instant,
     block: u32,
-    /// Runs that ended this time, whole or for good.
+    /// The number of runs that ended in this session, complete or failed for good.
     finished: u32,
-    /// What was told last to be done.
+    /// The last reported phase.
     phase: Phase,
     /// Arms and numbers of guests that do not start, with the reason.
     left_out: BTreeMap<(BTreeMap<String, String>, u32), String>,
@@ -173,7 +173,7 @@ struct Engine<'a> {
     conclusion: Conclusion,
 }
 
-/// The guests that run, and what was done in them.
+/// The running guests, and the work that was done in them.
 #[derive(Default)]
 struct Running {
     guests: Vec<Box<dyn Guest>>,
@@ -212,7 +212,7 @@ impl Engine<'_> {
         made
     }
 
-    /// Ends the guests and takes the levels back.
+    /// Stops the guests and undoes the levels.
     fn release_arm(&mut self) {
         self.stop_guests();
         for what in self.rig.undo() {
@@ -223,7 +223,7 @@ impl Engine<'_> {
 
     fn stop_guests(&mut self) {
         let running = std::mem::take(&mut self.running);
-        // The last one first: it may use what the first one has.
+        // Stop the last one first: it may use resources of the first one.
         for mut guest in running.guests.into_iter().rev() {
             if let Err(error) = guest.stop() {
                 tracing::warn!("{error}");
@@ -231,7 +231,7 @@ impl Engine<'_> {
         }
     }
 
-    /// One run, tried as often as the plan says.
+    /// Makes one run, with as many attempts as the plan allows.
     fn slot(&mut self, runs: &ArmRuns, slot: &Slot) -> Result<(), EngineError> {
         let before = self.past.tried(slot.position);
         if before.now >= self.plan.order.attempts {
@@ -259,12 +259,12 @@ impl Engine<'_> {
             if let Some(line) = self.told.line(&run.name, &run.why) {
                 tracing::warn!("{line}");
             }
-            // What a failed run leaves running or half written would be in the next one's way.
+            // Processes and half-written files of a failed run would disturb the next one.
             self.stop_guests();
             let last = attempt + 1 == self.plan.order.attempts;
             if last || run.hopeless {
                 if run.guests_do_not_start {
-                    // The first reason is the one that tells.
+                    // The first reason is the relevant one.
                     let place = (slot.cell.arm.clone(), slot.cell.guests);
                     self.left_out.entry(place).or_insert_with(|| run.why.clone());
                 }
@@ -285,7 +285,7 @@ impl Engine<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Seconds since the study's begin, pauses not counted.
+    /// Seconds since the start of the study, without pauses.
     fn spent(&self) -> f64 {
         self.past.spent() + self.began.elapsed().as_secs_f64()
     }

@@ -14,18 +14,18 @@ use crate::study::record::Run;
 use crate::study::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::study::workload::Output;
 
-/// What the stand-ins are told to do wrong, and what they saw.
+/// Instructions for the mocks, and what they saw.
 #[derive(Default)]
 struct World {
-    /// Steps of runs that were released, over all guests.
+    /// The number of steps of runs that were released, over all guests.
     runs: AtomicU32,
-    /// The numbers of those that print nothing to be read, counted from 0.
+    /// The numbers, counted from 0, of steps that print nothing that can be parsed.
     bad: Vec<u32>,
-    /// The number of the one at which a signal comes.
+    /// The number of the step at which a signal arrives.
     signal_at: Option<u32>,
-    /// The numbers of those that never end by themselves.
+    /// The numbers of steps that never end by themselves.
     endless: Vec<u32>,
-    /// No guest of more than so many starts.
+    /// No guest starts beyond this number.
     most_guests: Option<u32>,
     stop: AtomicBool,
     seen: Mutex<Vec<String>>,
@@ -252,7 +252,7 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
 #[test]
 fn warm_up_runs_are_made_each_time_guests_were_added_and_thrown_away() {
     let runs = |plan: &Plan| go(plan, Past::default(), World::default()).2.runs.load(Ordering::SeqCst);
-    // A block's arm has 1 + 2 guests under two workloads: 6 steps, and as many for each warm-up.
+    // An arm of a block has 1 + 2 guests under two workloads: 6 steps, and as many for each warm-up.
     assert_eq!(runs(&plan("warm_up = 0")), 24);
     assert_eq!(runs(&plan("warm_up = 2")), 72);
 }
@@ -313,7 +313,7 @@ fn guests_that_do_not_start_cost_their_runs_and_no_others() {
     );
     let told = |why: &str| why.matches("did not start before").count();
     assert!(conclusion.failed.iter().all(|failed| told(&failed.why) <= 1), "{:?}", conclusion.failed);
-    // Two attempts an arm; what follows in it is not tried, and says so.
+    // Two attempts for each arm; the following runs are not tried, and their reason says so.
     assert_eq!(kept.iter().filter(|run| run.failure.is_some()).count(), 2 * 2 + 6);
     assert_eq!(world.seen("start"), world.seen("stop"));
 }

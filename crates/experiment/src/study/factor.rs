@@ -1,4 +1,5 @@
-//! Factors: what differs between the arms of a study, put in force around the guests' life and taken back after it.
+//! Factors: settings that differ between the arms of a study, applied before the guests start and undone
+//! after they end.
 
 mod cpufreq;
 mod error;

@@ -1,4 +1,4 @@
-//! What a plan takes, told without running it.
+//! The forecast of a plan's cost, without running it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,76 +12,77 @@ use super::plan::Plan;
 use super::schedule::Schedule;
 use super::workload::{Place, Scene, Workload as _, WorkloadPlan};
 
-/// A guest of the image answers about so long after its start on hardware.
+/// The approximate time from a start of the guest image on hardware to its first answer.
 const GUEST_START: Duration = Duration::from_secs(10);
 
-/// How much a plan is, and what it needs of the host.
+/// The size of a plan, and its requirements on the host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forecast {
-    /// Combinations of levels.
+    /// The number of combinations of levels.
     pub arms: usize,
-    /// Blocks at least.
+    /// The least number of blocks.
     pub blocks: u32,
-    /// Why there may be more blocks, if there may.
+    /// The reason why there may be more blocks, if any.
     pub more_blocks: bool,
-    /// Runs of these blocks.
+    /// The number of runs in these blocks.
     pub runs: u64,
-    /// Runs that are thrown away in these blocks.
+    /// The number of warm-up runs in these blocks, whose results are discarded.
     pub warm_up_runs: u64,
-    /// Starts of guests in these blocks.
+    /// The number of starts of guests in these blocks.
     pub guest_starts: u64,
-    /// Seconds that these blocks take on hardware, more or less, with guests that start in 10 s.
+    /// Approximate seconds for these blocks on hardware, with guests that start in 10 s.
     pub seconds_about: u64,
-    /// Seconds that these blocks take at most, if every step took as long as it may: how long a run takes is known when
-    /// the first one is made.
+    /// Upper bound of the seconds for these blocks, with every step at its limit: the duration of a run is
+    /// known only after the first one.
     pub seconds_at_most: u64,
-    /// Programs that the host must have and this one has not.
+    /// Programs that the plan needs and this host lacks.
     pub missing_programs: Vec<MissingProgram>,
-    /// Rights that are needed.
+    /// Rights that the plan needs.
     pub rights: Vec<Right>,
-    /// Why domains of Xen could not be created with what their definitions name of this host, each as a sentence.
+    /// Reasons why domains of Xen could not get the devices and files that their definitions name, each a
+    /// sentence.
     pub obstacles: Vec<String>,
 }
 
-/// A program that is not on the search path.
+/// A program that is not in the search path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MissingProgram {
     /// Its name.
     pub name: String,
-    /// The Debian package that has it.
+    /// The Debian package that contains it.
     pub package: String,
-    /// What needs it.
+    /// The part of the plan that needs it.
     pub needed_by: String,
 }
 
 /// A right that a plan needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Right {
-    /// What is needed: `root`, `/dev/kvm`.
+    /// The right: `root`, `/dev/kvm`.
     pub what: String,
-    /// What for.
+    /// The part of the plan that needs it.
     pub needed_by: String,
-    /// Whether this process has it.
+    /// This process has it.
     pub there: bool,
-    /// Whether the study runs without it, with fewer figures.
+    /// The study runs without it, with fewer figures.
     pub optional: bool,
 }
 
-/// Where the forecast looks.
+/// The host of the forecast.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
     /// Folders of programs.
     pub programs: Vec<PathBuf>,
-    /// Whether this process is root's.
+    /// This process runs as root.
     pub is_root: bool,
-    /// Whether `/dev/kvm` can be opened.
+    /// `/dev/kvm` can be opened.
     pub has_kvm: bool,
-    /// Where the host's files are, if it is a control domain of Xen.
+    /// The root directory of the host's files, if it is a control domain of Xen.
     pub xen: Option<PathBuf>,
 }
 
 impl Host {
-    /// This one.
+    /// This host.
     pub fn here() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut programs: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -102,7 +103,7 @@ impl Host {
     }
 }
 
-/// What a plan that was checked takes.
+/// The forecast of a checked plan.
 pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
     let schedule = Schedule::new(plan, 0);
     let blocks = plan.order.repeats;
@@ -125,7 +126,7 @@ pub fn forecast(plan: &Plan, host: &Host) -> Forecast {
     }
 }
 
-/// Of one block, by what one run of a workload takes.
+/// Seconds of one block, from the time of one run of a workload.
 fn seconds(plan: &Plan, schedule: &Schedule, one: impl Fn(&WorkloadPlan) -> Duration) -> u64 {
     let all: Duration = plan.workloads.iter().map(one).sum();
     let all = all.as_secs().saturating_mul(u64::from(1 + plan.order.warm_up));
@@ -174,7 +175,8 @@ fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
     absent.map(|((name, package), needed_by)| MissingProgram { name, package, needed_by }).collect()
 }
 
-/// What keeps the definitions below `root` from becoming domains: files that cannot be read, devices that are not free.
+/// Obstacles to creating domains from the definitions below `root`: files that cannot be read, devices that
+/// are not free.
 fn obstacles(plan: &Plan, root: &Path) -> Vec<String> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let mut obstacles = Vec::new();
@@ -240,7 +242,7 @@ mod tests {
         assert_eq!(forecast.missing_programs[0].package, "qemu-system-x86");
         let rights: Vec<_> = forecast.rights.iter().map(|right| (right.what.as_str(), right.there)).collect();
         assert_eq!(rights, [("root", false), ("/dev/kvm", false), ("root", false)]);
-        // 192 runs of 5 tests that go twice over 100 MB, and the starts.
+        // 192 runs of 5 tests that go over 100 MB twice, and the starts.
         assert_eq!(forecast.seconds_about, 192 * 6 + 960);
         assert!(forecast.seconds_at_most > forecast.seconds_about);
     }

@@ -1,4 +1,4 @@
-//! A guest, whoever started it and however commands reach it.
+//! A guest, independent of how it was started and how commands reach it.
 
 mod addresses;
 mod barrier;
@@ -40,7 +40,7 @@ pub use xen_image::XenImageGuest;
 
 use super::workload::Output;
 
-/// Cuts a guest off for good, so that everything that waits for it comes back.
+/// Cuts a guest off for good, so that every call that waits for it returns.
 pub type Cut = Box<dyn FnOnce() + Send>;
 
 /// One running guest.
@@ -48,19 +48,20 @@ pub trait Guest: Send {
     /// Its name in results and messages.
     fn name(&self) -> &str;
 
-    /// vCPUs it has.
+    /// The number of its vCPUs.
     fn vcpus(&self) -> u32;
 
-    /// Where the host reaches it, if it has a network.
+    /// The address at which the host reaches it, if it has a network.
     fn address(&self) -> Option<IpAddr>;
 
-    /// Where it reaches the host.
+    /// The address at which it reaches the host.
     fn host_address(&self) -> Option<IpAddr>;
 
-    /// Its process on this host, where it is one (QEMU): for samples of its threads.
+    /// Its process on this host, if there is one (QEMU): for samples of its threads.
     fn process(&self) -> Option<i32>;
 
-    /// What cuts it off, where it is a process of ours. It may be called from another thread, also after the guest's end.
+    /// A function that cuts it off, if it is a process of this program. It may be called from another thread,
+    /// also after the guest has ended.
     fn cut(&self) -> Option<Cut> {
         None
     }
@@ -68,16 +69,16 @@ pub trait Guest: Send {
     /// Runs a script with `sh -c` and waits for its end.
     ///
     /// # Errors
-    /// Where the guest cannot be reached or `limit` is over. A status other than 0 is no error.
+    /// If the guest cannot be reached or `limit` has expired. A status other than 0 is not an error.
     fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError>;
 
-    /// Brings a script to where one word releases it, for a start at the same moment in all guests.
+    /// Prepares a script so that one word releases it, for a simultaneous start in all guests.
     ///
     /// # Errors
-    /// Where the guest cannot be reached.
+    /// If the guest cannot be reached.
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError>;
 
-    /// Lines about it, by what they tell: kernel, CPU model, clock source.
+    /// Facts about it by name: kernel, CPU model, clock source.
     fn facts(&mut self) -> BTreeMap<String, String> {
         facts::ask(|script, limit| self.run(script, limit))
     }
@@ -85,23 +86,24 @@ pub trait Guest: Send {
     /// Ends the guest, if it was started for the study.
     ///
     /// # Errors
-    /// Where it does not end.
+    /// If it does not end.
     fn stop(&mut self) -> Result<(), GuestError>;
 }
 
 /// A script that waits in a guest for its release.
 ///
-/// Dropping it ends the script, with what it started.
+/// Dropping it ends the script and the processes that it started.
 pub trait Armed: Send {
-    /// How long before its start it must be told the time of it; zero where the release itself starts it.
+    /// The time before its start at which it must be told the start time; zero if the release itself starts
+    /// it.
     fn lead(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Tells it to start at a time of this host's CLOCK_MONOTONIC, if it has a [`Armed::lead`].
+    /// Tells it to start at a given time of this host's CLOCK_MONOTONIC, if it has an [`Armed::lead`].
     ///
     /// # Errors
-    /// Where the guest cannot be reached.
+    /// If the guest cannot be reached.
     fn agree(&mut self, at_ns: u64) -> Result<(), GuestError> {
         let _ = at_ns;
         Ok(())
@@ -110,29 +112,30 @@ pub trait Armed: Send {
     /// Releases it.
     ///
     /// # Errors
-    /// Where the guest cannot be reached.
+    /// If the guest cannot be reached.
     fn release(&mut self) -> Result<(), GuestError>;
 
-    /// Waits for its end, and ends it (SIGTERM, after 5 s SIGKILL) once `stop` is set: a server after the measured
-    /// step, everything after a signal. One that was never released is ended then without having run.
+    /// Waits for its end, and ends it (SIGTERM, after 5 s SIGKILL) once `stop` is set: a server after the
+    /// measured step, every script after a signal. A script that was never released is then ended without
+    /// having run.
     ///
     /// # Errors
-    /// Where the guest is gone or the limit is over.
+    /// If the guest is gone or the limit has expired.
     fn finish(self: Box<Self>, stop: &AtomicBool) -> Result<Finished, GuestError>;
 }
 
-/// What a released script left.
+/// The result of a released script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// What it printed.
+    /// Its output.
     pub output: Output,
-    /// When it began, by this host's CLOCK_MONOTONIC in nanoseconds: the time at which its first word came back.
+    /// Its start, in nanoseconds of this host's CLOCK_MONOTONIC: the time at which its first word arrived.
     pub began_ns: u64,
-    /// When its end was known here, by the same clock.
+    /// Its end, by the same clock: the time at which it became known here.
     pub ended_ns: u64,
 }
 
-/// What is wrong with a guest.
+/// The error of a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// It did not start.
@@ -140,15 +143,15 @@ pub enum GuestError {
     Start {
         /// The guest.
         name: String,
-        /// What was seen, and what to do next.
+        /// The observation, and what to do next.
         why: String,
     },
-    /// It cannot be reached any more, or never could.
+    /// It cannot be reached.
     #[error("The guest {name} does not answer: {why}")]
     Unreachable {
         /// The guest.
         name: String,
-        /// What was tried.
+        /// The operation that was tried.
         why: String,
     },
     /// A script took longer than its limit.

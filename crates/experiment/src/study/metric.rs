@@ -1,4 +1,4 @@
-//! What a workload or a sampler measured, as one number.
+//! A figure measured by a workload or a sampler.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 pub struct Metric {
     /// Stable name within its source, in words joined by dots: `random-read.throughput`, `cpu.guest`.
     pub name: String,
-    /// What the value is counted in.
+    /// The unit of the value.
     pub unit: Unit,
-    /// Which way is the good one.
+    /// The better direction.
     pub better: Better,
-    /// How the figures of several guests become that of the run.
+    /// The way of combining the figures of several guests into that of the run.
     pub combine: Combine,
     /// The value.
     pub value: f64,
 }
 
-/// The unit of a [`Metric`], always the plain one: prefixes are for people.
+/// The unit of a [`Metric`], always without a prefix: prefixes are for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -30,7 +30,7 @@ pub enum Unit {
     PerSecond,
     /// Seconds.
     Seconds,
-    /// Hundredths of the whole: of all CPU time, of all requests.
+    /// Percent of a whole: of all CPU time, of all requests.
     Percent,
     /// A plain number.
     Count,
@@ -42,7 +42,7 @@ pub enum Unit {
     Hertz,
 }
 
-/// Which way of a figure is the good one.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -50,26 +50,26 @@ pub enum Better {
     Higher,
     /// Latency, exits.
     Lower,
-    /// It depends: CPU time may be work or waste.
+    /// Neither: CPU time may be work or waste.
     Neither,
 }
 
-/// How the figures of several guests that ran at once become that of the run.
+/// The way of combining the figures of guests that ran at once into that of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combine {
-    /// They add up: throughput.
+    /// Their sum: throughput.
     Sum,
     /// Their mean: CPU utilisation of guests.
     Mean,
-    /// The largest counts: tail latency.
+    /// The largest: tail latency.
     Worst,
-    /// There is one only: a figure of the host.
+    /// A single value: a figure of the host.
     Single,
 }
 
 impl Combine {
-    /// The figure of the run; `None` without values.
+    /// The combined figure; `None` without values.
     pub fn apply(self, values: &[f64]) -> Option<f64> {
         let sum = || values.iter().sum::<f64>();
         (!values.is_empty()).then(|| match self {

@@ -1,4 +1,4 @@
-//! The plan of a study: what is varied, on which guests, under which loads, in which order, how often.
+//! The plan of a study: its factors, guests, workloads, order of runs, and repeats.
 
 mod arms;
 mod check;
@@ -24,31 +24,31 @@ use super::guest::GuestPlan;
 use super::sampling::SamplePlan;
 use super::workload::WorkloadPlan;
 
-/// A study that anyone can run: one file.
+/// A study as one file that anyone can run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Short name, in lower-case letters, digits and hyphens: `iozone-apicv`.
     pub name: String,
-    /// One line that says what is studied.
+    /// The subject of the study in one line.
     pub title: String,
-    /// What the study shall answer, in a sentence or two.
+    /// The question of the study, in a sentence or two.
     pub question: String,
-    /// How often and in which order.
+    /// The number of repeats and the order of runs.
     #[serde(default)]
     pub order: Order,
-    /// The guests that run the loads.
+    /// The guests that run the workloads.
     pub guests: GuestPlan,
-    /// What is varied: every combination of levels is an arm.
+    /// The factors: every combination of their levels is an arm.
     pub factors: Vec<Factor>,
-    /// What the guests do, one after the other.
+    /// The workloads of the guests, one after the other.
     pub workloads: Vec<WorkloadPlan>,
-    /// What is sampled on the host meanwhile.
+    /// The samples taken on the host during the runs.
     #[serde(default)]
     pub samples: SamplePlan,
 }
 
-/// One thing that is varied.
+/// A factor of the study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
@@ -56,6 +56,6 @@ pub struct Factor {
     pub name: String,
     /// The level that the others are compared with.
     pub baseline: String,
-    /// What it can be: two or more.
+    /// Its levels: two or more.
     pub levels: Vec<Level>,
 }

@@ -1,4 +1,4 @@
-//! What a study leaves: one folder a run, written whole or not at all.
+//! The results of a study: a folder for each run, written completely or not at all.
 //!
 //! ```text
 //! RESULT/
@@ -19,103 +19,103 @@ use serde::{Deserialize, Serialize};
 
 use super::{Metric, Plan};
 
-/// Version of the result's format.
+/// Format version of the result.
 pub const STUDY_FORMAT: u32 = 1;
 
 /// The profile of VM exits among the files of a run.
 pub(super) const PROFILE: &str = "exits.json";
 
-/// Characters of the arm's name in a folder's name.
+/// The most characters of the arm's name in a folder's name.
 const LONGEST_ARM: usize = 100;
 
-/// `study.json`.
+/// The content of `study.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// [`STUDY_FORMAT`].
     pub format: u32,
-    /// The version of exitless that began it.
+    /// The version of exitless that started it.
     pub version: String,
-    /// What the random orders come from.
+    /// The seed of the random orders.
     pub seed: u64,
     /// The plan in full, with every default.
     pub plan: Plan,
-    /// Where it ran: `local`, `ssh://HOST`, `lab:NAME`.
+    /// The target: `local`, `ssh://HOST`, `lab:NAME`.
     pub target: String,
     /// The target's host when the study began.
     pub fingerprint: Fingerprint,
-    /// What the target's processors are, where they are emulated: figures of time mean nothing then.
+    /// The emulator of the target's processors, if they are emulated: times then mean nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Seconds since 1970 when it began.
+    /// Start of the study, in seconds since 1970.
     pub started: u64,
-    /// When it went on after an interruption.
+    /// Resumptions after interruptions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<Resumption>,
 }
 
-/// A study went on.
+/// A resumption of the study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resumption {
     /// Seconds since 1970.
     pub at: u64,
-    /// In which fields the host differed from [`Study::fingerprint`]: name, then, now. Not empty only where that was
-    /// allowed.
+    /// Fields in which the host differed from [`Study::fingerprint`]: name, earlier value, value at the
+    /// resumption. Empty unless such differences were allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlike: Vec<(String, Option<String>, Option<String>)>,
 }
 
-/// Where a run stands among the others.
+/// The position of a run in the design of the study.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cell {
-    /// The repeat, counted from 0. Runs of one block that differ in the arm alone are a pair.
+    /// The repeat, counted from 0. Runs of one block that differ only in the arm are a pair.
     pub block: u32,
     /// The level of each factor, by the factor's name.
     pub arm: BTreeMap<String, String>,
-    /// Guests that run at once.
+    /// The number of guests that run at once.
     pub guests: u32,
     /// The workload's name in the plan.
     pub workload: String,
 }
 
-/// `run.json`.
+/// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Where it stands.
+    /// Its cell.
     pub cell: Cell,
-    /// Its place in the order of all runs.
+    /// Its position in the order of all runs.
     pub position: u32,
-    /// 0 for the first attempt.
+    /// The attempt, counted from 0.
     pub attempt: u32,
-    /// Seconds since 1970 at its start.
+    /// Its start, in seconds since 1970.
     pub started: u64,
-    /// Seconds that the study had taken when it ended, pauses between sessions not counted.
+    /// Seconds that the study had taken at its end, without pauses between sessions.
     #[serde(default)]
     pub spent: f64,
-    /// How long it took, from the guests' release to the last one's end, in seconds.
+    /// Its duration in seconds, from the guests' release to the last one's end.
     pub took: f64,
-    /// From the first guest's start to the last one's, in seconds.
+    /// The time from the first guest's start to the last one's, in seconds.
     pub start_skew: Option<f64>,
-    /// What each guest's workload came to, in the order of guests.
+    /// The figures of each guest's workload, in the order of guests.
     pub guests: Vec<Vec<Metric>>,
-    /// What was sampled on the host, over the run.
+    /// The figures sampled on the host, over the run.
     pub host: Vec<Metric>,
-    /// The host when it ran; what must be equal for runs to be compared.
+    /// The host at the run, for the check that runs are comparable.
     pub fingerprint: Fingerprint,
-    /// The guests, a line of facts each (kernel, CPU model, tool versions).
+    /// The facts of each guest (kernel, CPU model, tool versions).
     pub guest_facts: Vec<BTreeMap<String, String>>,
-    /// Why it failed, if it did.
+    /// The reason of its failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// What does not spoil it but should be known: lost events, samples that are missing.
+    /// Faults that do not invalidate it: lost events, missing samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Cell {
-    /// The name of its run's folder, when the run has this place in the order: the place first, so that names sort as
-    /// runs were made.
+    /// The name of its run's folder at this position in the order: the position first, so that names sort in
+    /// the order of runs.
     pub fn folder_name(&self, position: u32) -> String {
-        // File names end at 255 bytes; the place alone makes them unlike.
+        // File names have at most 255 bytes; the position alone makes them unique.
         let arm = self.arm.values().map(String::as_str).collect::<Vec<_>>().join("+");
         let arm: String = arm.chars().take(LONGEST_ARM).collect();
         format!("{position:06}-b{}-{arm}-g{}-{}", self.block, self.guests, self.workload)

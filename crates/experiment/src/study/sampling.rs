@@ -1,4 +1,4 @@
-//! What is sampled on the host while a workload runs.
+//! Samples of the host while a workload runs.
 
 mod access;
 mod exit;
@@ -24,11 +24,11 @@ pub use plan::{BadInterval, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};
 pub use sampler::{HostSamples, Sampler};
 
-/// A made-up host with a guest, for tests.
+/// A mock host with a guest, for tests.
 #[cfg(test)]
 pub(crate) use sampler::tests::GUEST as FAKE_GUEST;
 
-/// A guest whose threads are looked at.
+/// A guest whose threads are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampledGuest {
     /// Its name.
@@ -37,17 +37,17 @@ pub struct SampledGuest {
     pub process: i32,
 }
 
-/// What was sampled, after the end.
+/// The samples of a run, after its end.
 pub trait Samples {
     /// The run's figures: CPU by state, run-queue wait, exits by reason.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// What is missing and why, and what was lost.
+    /// Missing and lost samples, with the reasons.
     fn warnings(&self) -> Vec<String>;
 
     /// Writes the raw samples below `folder`.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// If a file cannot be written.
     fn write(&self, folder: &Path) -> std::io::Result<()>;
 }

@@ -1,7 +1,7 @@
 //! The order of the runs: block after block, each with every arm once.
 //!
-//! The order of a block's arms depends on the seed and the block's number alone, so a study that goes on after an
-//! interruption, or that gets more blocks than it began with, has the order that it would have had.
+//! The order of a block's arms depends only on the seed and the block's number, so a study that continues
+//! after an interruption, or that gets more blocks than planned, keeps its order.
 
 mod enough;
 
@@ -22,7 +22,7 @@ pub struct Schedule {
     workloads: Vec<String>,
 }
 
-/// What one arm has to run in a block.
+/// The runs of one arm in a block.
 #[derive(Debug, Clone)]
 struct Visit {
     arm: Arm,
@@ -38,23 +38,23 @@ pub struct ArmRuns {
     pub arm: Arm,
     /// Its guests.
     pub guests: GuestPlan,
-    /// By the number of guests, ascending.
+    /// The runs, by number of guests, ascending.
     pub slots: Vec<Slot>,
 }
 
-/// One run to be made.
+/// A run to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// Its place in the order of all runs.
+    /// Its position in the order of all runs.
     pub position: u32,
-    /// Where it stands among the others.
+    /// Its cell.
     pub cell: Cell,
     /// The workload, by its index in the plan.
     pub workload: usize,
 }
 
 impl Schedule {
-    /// The schedule of a plan that was checked.
+    /// The schedule of a checked plan.
     pub fn new(plan: &Plan, seed: u64) -> Self {
         let visit = |arm: Arm| {
             let guests = plan.guests_of(&arm).unwrap_or_else(|_| plan.guests.clone());
@@ -64,18 +64,18 @@ impl Schedule {
         Self { seed, visits: plan.arms().into_iter().map(visit).collect(), workloads }
     }
 
-    /// Runs of one block.
+    /// The number of runs of one block.
     pub fn runs_per_block(&self) -> u32 {
         let counts: usize = self.visits.iter().map(|visit| visit.counts.len()).sum();
         u32::try_from(counts * self.workloads.len()).unwrap_or(u32::MAX)
     }
 
-    /// Starts of guests in one block, warm-ups and failures aside.
+    /// The number of starts of guests in one block, without warm-ups and failures.
     pub fn guest_starts_per_block(&self) -> u64 {
         self.visits.iter().filter_map(|visit| visit.counts.last()).map(|&most| u64::from(most)).sum()
     }
 
-    /// How often guests are added in a block, each of which is followed by warm-up runs.
+    /// The number of times that guests are added in a block, each of which is followed by warm-up runs.
     pub fn counts_per_block(&self) -> u64 {
         self.visits.iter().map(|visit| visit.counts.len() as u64).sum()
     }
@@ -105,7 +105,8 @@ impl Schedule {
             .collect()
     }
 
-    /// Fisher and Yates' shuffle, written out because the order must be the same with every version of every library.
+    /// Fisher and Yates' shuffle, implemented here because the order must not depend on the version of a
+    /// library.
     fn order(&self, block: u32) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(u64::from(block));

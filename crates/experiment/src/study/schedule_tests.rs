@@ -43,7 +43,7 @@ fn the_order_comes_from_the_seed_and_differs_between_blocks() {
 
 #[test]
 fn the_order_of_a_seed_never_changes() {
-    // Taken from the first version: a result's order must be understood by every later one.
+    // The order of the first version: later versions must keep it for existing results.
     let schedule = Schedule::new(&plan(), 2026);
     let first: Vec<usize> = (0..12).map(|block| schedule.order(block)[0]).collect();
     assert_eq!(first, [0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1]);

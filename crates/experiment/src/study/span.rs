@@ -1,4 +1,4 @@
-//! A length of time as plans write it: `250ms`, `90s`, `10m`, `6h`, `2d`.
+//! A length of time in plans: `250ms`, `90s`, `10m`, `6h`, `2d`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,19 +16,19 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 #[serde(try_from = "String", into = "String")]
 pub struct Span(u64);
 
-/// A text is no [`Span`].
+/// The error of a text that is not a [`Span`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a whole number above 0 with ms, s, m, h or d (\"90s\"), found {0:?}")]
 pub struct NoSpan(String);
 
 impl Span {
-    /// So many seconds; 0 becomes a millisecond.
+    /// A number of seconds; 0 becomes a millisecond.
     #[must_use]
     pub const fn seconds(seconds: u32) -> Self {
         Self(if seconds == 0 { 1 } else { seconds as u64 * 1000 })
     }
 
-    /// As the standard library has it.
+    /// As a [`Duration`].
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.0)

@@ -1,7 +1,8 @@
-//! A study's result folder, as it is written: whole runs or none.
+//! Writes a study's result folder: complete runs only.
 //!
-//! A run's files are written below `.unfinished`, brought to the disk, and get their place by one rename. Whatever ends
-//! the writer, the folder holds whole runs and, at most, an unfinished one that the next writer removes.
+//! A run's files are written below `.unfinished`, synced to the disk, and moved to their place by one rename.
+//! However the writer ends, the folder holds complete runs and at most one unfinished run, which the next
+//! writer removes.
 
 pub(in crate::study) mod durable;
 mod error;
@@ -46,12 +47,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the folder, or opens one that holds a part of the same study. `text` is the plan as it was given, `seed`
-    /// that of a new study.
+    /// Creates the folder, or opens one that holds a part of the same study. `text` is the plan as given,
+    /// `seed` that of a new study.
     ///
     /// # Errors
-    /// Where the folder holds something else, another plan's study or one of another target, where another process
-    /// writes it, or where it cannot be written.
+    /// If the folder holds something else, or a study of another plan or target, if another process writes
+    /// it, or if it cannot be written.
     pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
         let lock = lock(folder)?;
@@ -100,7 +101,7 @@ impl Store {
         self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
         self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
         self.warnings = found.warnings;
-        // What is damaged is put out of the way, not deleted: its place is needed for the run that is made again.
+        // Damaged runs are moved away, not deleted: their names are needed for the runs that are made again.
         self.set_damaged_aside()
     }
 
@@ -121,35 +122,36 @@ impl Store {
         &self.plan
     }
 
-    /// What the orders come from.
+    /// The seed of the orders.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Whole runs.
+    /// The complete runs.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Attempts that failed.
+    /// The failed attempts.
     pub fn failed(&self) -> &[Run] {
         &self.failed
     }
 
-    /// What was damaged when it was opened.
+    /// Warnings about damage found when the folder was opened.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Whether the study had begun before.
+    /// Tests whether the study had been started before.
     pub fn began(&self) -> bool {
         self.study.is_some()
     }
 
-    /// Notes the host that the runs to come are made on; for a study that goes on, it must be the host of its begin.
+    /// Records the host of the coming runs; for a study that continues, it must be the host on which it was
+    /// started.
     ///
     /// # Errors
-    /// [`StoreError::OtherHost`] unless `allow_unlike`; and where `study.json` cannot be written.
+    /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
     pub fn begin(
         &mut self,
         fingerprint: &Fingerprint,
@@ -183,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether runs may be made on this host beside those that were made.
+    /// Checks that runs on this host can be added to the existing runs.
     ///
     /// # Errors
     /// [`StoreError::OtherHost`].
@@ -195,7 +197,7 @@ impl Store {
         }
     }
 
-    /// In which fields the hosts differ, those aside that the plan itself varies.
+    /// The fields in which the hosts differ, without those that the plan itself varies.
     fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
         let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
         let modules: Vec<String> = levels
@@ -209,7 +211,7 @@ impl Store {
     /// An empty folder for the files of a run in progress.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be made.
     pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
         self.unfinished += 1;
         let path = self.folder.join(UNFINISHED).join(self.unfinished.to_string());
@@ -217,13 +219,13 @@ impl Store {
         Ok(path)
     }
 
-    /// Keeps a run whose files are in `unfinished`, as a whole or as a failed one. A second one for the same place is
-    /// dropped: the first may have been looked at.
+    /// Stores a run whose files are in `unfinished`, as complete or as failed. A second run for the same
+    /// position is dropped: the first may have been read already.
     ///
     /// # Errors
-    /// [`StoreError::Stranger`] for a run of another plan, and where it cannot be written.
+    /// [`StoreError::Stranger`] for a run of another plan, or if it cannot be written.
     pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
-        // A run may come from another machine, and its folder's name is made of what it says.
+        // A run may come from another machine, and its folder's name is derived from its content.
         if let Some(why) = folder::stranger(run, &self.plan) {
             return Err(StoreError::Stranger { folder: self.folder.clone(), why });
         }
@@ -250,7 +252,7 @@ impl Store {
         Ok(())
     }
 
-    /// A name below `failed` that nothing has yet.
+    /// An unused name below `failed`.
     fn free_name(&self, name: &str) -> PathBuf {
         let failed = self.folder.join(FAILED);
         let numbered = (1..).map(|number: u32| failed.join(format!("{name}.{number}")));
@@ -270,7 +272,8 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// A folder without what says what it holds may only have what a writer leaves that was ended before it wrote that.
+/// A folder without a description of its content may only hold files of a writer that was stopped before it
+/// wrote the description.
 pub(in crate::study) fn refuse_strangers(folder: &Path, ours: &[&str]) -> Result<(), StoreError> {
     let strange = |name: &String| !ours.contains(&name.as_str()) && !name.starts_with(".writing-");
     match folder::names(folder)?.into_iter().find(strange) {

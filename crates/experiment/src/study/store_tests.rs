@@ -18,7 +18,7 @@ fn began(folder: &Path) -> Store {
     store
 }
 
-/// The run of a place, with one file.
+/// Stores the run at a position, with one file.
 fn keep(store: &mut Store, index: usize, failure: Option<&str>) -> Run {
     let slot = Schedule::new(&plan(), 5).block(0).into_iter().flat_map(|arm| arm.slots).nth(index).unwrap();
     let run = Run {

@@ -1,8 +1,8 @@
-//! Runs on their way from the machine that makes them to the one that keeps them.
+//! The stream of runs from the machine that makes them to the one that stores them.
 //!
-//! One side sends frames: a letter, a length, and so many bytes. Before the first one stands a line of its own, so that
-//! what a login shell prints before is passed over. A run's files follow its record; a run counts when all of them have
-//! come, so a link that breaks costs the run in progress and no other.
+//! One side sends frames: a letter, a length, and so many bytes. A marker line precedes the first frame, so
+//! that output of a login shell is skipped. A run's files follow its record; a run counts when all of them
+//! have arrived, so a broken connection costs only the run in progress.
 
 mod frame;
 mod receive;
@@ -20,32 +20,32 @@ use super::engine::{Conclusion, StudyProgress};
 use super::record::Run;
 use host::Fingerprint;
 
-/// Number of the stream's form; both sides are the same binary, and say so if not.
+/// Format version of the stream; both sides are the same binary, and report if they are not.
 pub const STREAM_FORMAT: u32 = 2;
 
-/// What the side with the guests says.
+/// A message of the side with the guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "kebab-case")]
 pub enum Message {
-    /// The first one: it understood what is asked.
+    /// The first message: the request was understood.
     Hello {
         /// [`STREAM_FORMAT`].
         format: u32,
         /// Its version.
         version: String,
-        /// Its host, before anything is changed.
+        /// Its host, before any change.
         fingerprint: Box<Fingerprint>,
     },
-    /// How far it is.
+    /// The progress of the study.
     Progress(StudyProgress),
-    /// The other side is there, and at work on something that takes its time.
+    /// A sign of life during long operations.
     Alive,
     /// A line of its log.
     Warning {
         /// The text.
         text: String,
     },
-    /// A run; `files` follow, each as chunks of its bytes.
+    /// A run; its `files` follow, each in chunks.
     Run {
         /// The record.
         run: Box<Run>,
@@ -54,7 +54,7 @@ pub enum Message {
     },
     /// The end.
     End {
-        /// What came of it, or why it stopped.
+        /// The result, or the reason why it stopped.
         conclusion: Result<Conclusion, String>,
     },
 }

@@ -1,4 +1,4 @@
-//! Machines on which the same binary makes a study's runs.
+//! Machines on which the same binary carries out a study.
 
 mod chunks;
 mod coordinate;
@@ -16,16 +16,16 @@ use std::str::FromStr;
 
 use super::stream::Request;
 
-/// Where a study runs.
+/// The target of a study.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// This machine.
     Local,
-    /// One that is reached by ssh.
+    /// A machine that is reached by ssh.
     Ssh {
         /// `[user@]host` as ssh takes it.
         destination: String,
-        /// Another port than ssh's usual one.
+        /// The port, if not ssh's default.
         port: Option<u16>,
     },
     /// A laboratory.
@@ -37,9 +37,9 @@ pub enum Target {
     },
 }
 
-/// A text names no target.
+/// The error of a text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no target; expected local, ssh://[user@]host[:port] or lab:NAME[+ARGUMENT of its Xen]")]
+#[error("{0:?} is not a target; expected local, ssh://[user@]host[:port] or lab:NAME[+ARGUMENT of its Xen]")]
 pub struct NoTarget(String);
 
 impl FromStr for Target {
@@ -62,7 +62,7 @@ impl FromStr for Target {
         }
         let rest = text.strip_prefix("ssh://").ok_or_else(none)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        // An address of IPv6 stands in brackets, so that its last group is no port.
+        // An IPv6 address is in brackets, so that its last group is not mistaken for a port.
         let (destination, port) = match rest.rsplit_once(':') {
             Some((before, port)) if !port.ends_with(']') => {
                 (before, Some(port.parse::<u16>().map_err(|_| none())?))
@@ -70,7 +70,7 @@ impl FromStr for Target {
             _ => (rest, None),
         };
         let destination = destination.replace(['[', ']'], "");
-        // ssh would take a word that begins with a hyphen for an option.
+        // ssh would take a word that begins with a hyphen as an option.
         let plain = !destination.is_empty()
             && !destination.starts_with('-')
             && !destination.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
@@ -92,7 +92,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A machine that can be asked for runs, again and again.
+/// A machine that accepts requests, one connection after the other.
 pub trait Remote {
     /// Starts this binary there with a request.
     ///
@@ -101,22 +101,22 @@ pub trait Remote {
     fn connect(&mut self, request: &Request) -> Result<Box<dyn Connection>, RemoteError>;
 }
 
-/// A link to a machine that makes runs; its stream is read from it. Dropped, the runs end there.
+/// A connection to a machine that makes runs; reading returns its stream. Dropping it ends the runs.
 pub trait Connection: Read + Send {
-    /// Asks the other side to end the run in progress, to take everything back, and to say so.
+    /// Asks the other side to end the run in progress, to undo all changes, and to confirm that.
     fn ask_to_stop(&mut self);
 
-    /// Ends the link, and tells what the other side said beside the stream, if that may be why it broke.
+    /// Closes the connection, and returns other output of the remote side that may explain a failure.
     fn end(self: Box<Self>) -> Option<String>;
 }
 
-/// Why a machine could not be asked.
+/// The reason why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// Trying again may help.
+    /// A retry may help.
     #[error("{0}")]
     Unreachable(String),
-    /// Trying again would not help.
+    /// A retry would not help.
     #[error("{0}")]
     Hopeless(String),
 }

@@ -1,8 +1,9 @@
-//! The tuning loop: one candidate change after the other against the best so far, each a study of its own, kept or reverted
-//! by the study's three gates. Candidates are listed by the plan, or advised for the exits of the best so far.
+//! The tuning loop: one candidate change after the other is compared with the best so far, each in a study of
+//! its own, and kept or reverted by the study's three gates. The plan lists the candidates, or they are
+//! advised for the exits of the best so far.
 //!
-//! After "Extending Xen with Intel Virtualization Technology" (Intel Technology Journal 10, 2006), whose authors ran a
-//! workload, traced exits, changed the device model the exits came from, and measured again.
+//! After "Extending Xen with Intel Virtualization Technology" (Intel Technology Journal 10, 2006), whose
+//! authors ran a workload, traced its exits, changed the device model that caused them, and measured again.
 
 mod advised;
 mod carried;

@@ -1,4 +1,4 @@
-//! Gathering the evidence, and judging it.
+//! Collects and judges the evidence.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,26 +17,26 @@ use super::seen::Seen;
 use super::{HostSide, Missing, Verification};
 use crate::pause;
 
-/// KVM's state is read so often, evenly over the time.
+/// The number of samples of KVM's state, evenly distributed over the time.
 const SAMPLES: u32 = 11;
 
-/// What to look at.
+/// The subject of a verification.
 #[derive(Debug, Clone, Copy)]
 pub struct Verify<'a> {
     /// The host's directory (`/`).
     pub root: &'a Path,
     /// All VMs that were found.
     pub found: &'a Vms,
-    /// Those to judge.
+    /// The VMs to judge.
     pub vms: &'a [&'a Vm],
-    /// Whether `vms` are some only, so that others do not bear on the answer.
+    /// `vms` are only some of them, so that others do not affect the answer.
     pub chosen: bool,
-    /// How long to watch.
+    /// The duration of the observation.
     pub duration: Duration,
 }
 
-/// Watches the VMs for a while and judges each. Evidence that cannot be had is named, and the rest is used. When `stop`
-/// is set, what was seen until then counts.
+/// Observes the VMs for a while and judges each. Evidence that is not available is listed, and the rest is
+/// used. When `stop` is set, the observations until then count.
 #[must_use]
 pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let root = wanted.root;
@@ -48,7 +48,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
     let mut collector = note(&mut missing, "exits", None, collector).flatten();
 
-    // What takes long to set up is there: all is watched from here on.
+    // The slow part of the setup is done: all is observed from here on.
     let began_ns = monotonic_ns();
     let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
     for vm in wanted.vms {
@@ -57,7 +57,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
         watches.extend(watch.map(|watch| (vm.pid, watch)));
     }
     if let Some(collector) = &mut collector {
-        // What was counted while the rest was set up belongs to no time that is told.
+        // Events during the setup are not part of the reported time.
         let _ = note(&mut missing, "exits", None, collector.take());
     }
     let interrupts_before = posting::device_interrupts(root);
@@ -160,7 +160,7 @@ fn watch_for(
             }
         }
         if number + 1 < SAMPLES {
-            // What was seen until a signal counts too.
+            // Observations until a signal count too.
             let _ = pause(start + wanted.duration * (number + 1) / (SAMPLES - 1), stop);
         }
     }

@@ -1,4 +1,4 @@
-//! A short load of a micro VM, which shows what this host gives to a new VM.
+//! A short load of a micro VM, which shows the interrupt virtualization of a new VM on this host.
 
 use exits::activation::Status;
 use probe::measure::Measure;
@@ -8,7 +8,7 @@ use probe::{Arms, Verdict};
 use super::Provoked;
 use crate::prove::{ArmPair, CollectError, Plan, Recording, analyse, collect};
 
-/// Some hundred IPIs and EOIs: below a second on hardware.
+/// Some hundred IPIs and EOIs: less than a second on hardware.
 fn plan() -> Plan {
     Plan {
         measures: vec![Measure::IpiRunning, Measure::Eoi],
@@ -20,7 +20,7 @@ fn plan() -> Plan {
     }
 }
 
-/// Runs it on this machine's `/dev/kvm`. That it cannot run is a finding too.
+/// Runs it on this machine's `/dev/kvm`. A failure to run is a finding too.
 #[must_use]
 pub fn provoke() -> Provoked {
     match collect(&plan(), &mut |_| {}) {

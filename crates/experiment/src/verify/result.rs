@@ -1,4 +1,4 @@
-//! What a verification came to.
+//! The result of a verification.
 
 use exits::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualization, Status, VmState};
 use exits::{Cure, InhibitReason, Inhibits, Isa};
@@ -10,71 +10,71 @@ use serde::Serialize;
 
 use crate::prove::ArmPair;
 
-/// The version of the form.
+/// The format version.
 pub(super) const FORMAT: u32 = 1;
 
 /// The verdict on the host's VMs. Field names are stable within one `format`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verification {
-    /// 1.
+    /// The format version, 1.
     pub format: u32,
     /// The version of the program.
     pub version: String,
-    /// The answer for all VMs that were asked for: inhibited when any is, then unknown when any is.
+    /// The status over all chosen VMs: inhibited if any is, else unknown if any is.
     pub status: Status,
     /// The host.
     pub host: HostSide,
-    /// How long was watched, nanoseconds.
+    /// The duration of the observation, in nanoseconds.
     pub watched_ns: u64,
     /// A verdict for each VM.
     pub vms: Vec<VmVerification>,
-    /// Processes that look like VMs but may not be looked into.
+    /// Processes that look like VMs but cannot be examined.
     pub likely: Vec<LikelyVm>,
-    /// What a micro VM of our own met on this host. It says nothing of the other VMs.
+    /// The result of a micro VM on this host. It says nothing about the other VMs.
     pub provoked: Option<Provoked>,
-    /// Evidence that could not be had.
+    /// Evidence that is not available.
     pub missing: Vec<Missing>,
 }
 
 /// The host's side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostSide {
-    /// As `uname -r`.
+    /// The kernel release, as `uname -r` prints it.
     pub kernel: Option<String>,
     /// The CPU's name.
     pub cpu: Option<String>,
-    /// The vendor module that is loaded.
+    /// The loaded vendor module.
     pub module: Option<String>,
-    /// Its kind of virtualization.
+    /// Its instruction set.
     pub isa: Option<Isa>,
-    /// APICv or AVIC: whether the CPU has it, and the parameter.
+    /// APICv or AVIC: the CPU's feature, and the parameter.
     pub interrupt_virtualization: Option<InterruptVirtualization>,
-    /// What the parameter says now.
+    /// The current value of the parameter.
     pub enabled: Option<bool>,
-    /// `enable_ipiv` of the module, where it has one.
+    /// `enable_ipiv` of the module, if it has one.
     pub enable_ipiv: Option<bool>,
-    /// Why `/dev/kvm` cannot be opened, if it cannot.
+    /// The reason why `/dev/kvm` cannot be opened, if it cannot.
     pub kvm: Option<String>,
-    /// IOMMUs, and whether they post interrupts.
+    /// IOMMUs, and their posting of interrupts.
     pub iommus: Vec<Iommu>,
 }
 
 impl HostSide {
-    /// What the CPU lacks for interrupt virtualization, where that is certain.
+    /// The feature that the CPU lacks for interrupt virtualization, if that is certain.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
         self.interrupt_virtualization.as_ref().and_then(InterruptVirtualization::lack)
     }
 }
 
-/// One kind of evidence that could not be had.
+/// Evidence that is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Which.
+    /// The kind of evidence.
     pub what: &'static str,
-    /// Of which process; `None` for all.
+    /// The process; `None` for all.
     pub pid: Option<i32>,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub why: String,
 }
 
@@ -83,43 +83,43 @@ pub struct Missing {
 pub struct VmVerification {
     /// Its process.
     pub pid: i32,
-    /// What its user calls it.
+    /// Its name for the user.
     pub name: String,
-    /// What runs it.
+    /// Its VMM.
     pub vmm: Vmm,
-    /// Which of the process's VMs, from 1 on, where it has several.
+    /// The number of the VM in its process, from 1, if the process has several.
     pub which: Option<usize>,
     /// The verdict.
     pub activation: Activation,
-    /// What sets the reasons in force, and what takes them away.
+    /// The causes of the reasons in force, and their fixes.
     pub cures: Vec<ReasonCures>,
     /// IPI virtualization.
     pub ipi_virtualization: IpiVirtualization,
-    /// Devices that it has for itself.
+    /// Devices that are assigned to it.
     pub devices: Vec<DeviceVerdict>,
-    /// KVM's own state, where it could be read.
+    /// KVM's own state, if it could be read.
     pub state: Option<StateSeen>,
-    /// Changes that were seen as they happened; `None` when they could not be watched.
+    /// Changes observed as they happened; `None` if they could not be observed.
     pub changes: Option<Vec<Changed>>,
-    /// Its exits; `None` when they could not be counted, or not told from those of another VM.
+    /// Its exits; `None` if they could not be counted, or not separated from those of another VM.
     pub exits: Option<ExitSigns>,
 }
 
 /// KVM's own state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateSeen {
-    /// Each time that it was read, in order and evenly over the time.
+    /// The samples, in order and evenly distributed over the time.
     pub samples: Vec<StateSample>,
-    /// As it was at last.
+    /// The last state.
     pub last: VmState,
 }
 
-/// KVM's own state at one moment, in short.
+/// A short form of KVM's own state at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StateSample {
-    /// Reasons in force.
+    /// The inhibit reasons in force.
     pub inhibits: Option<Inhibits>,
-    /// vCPUs for which it is active.
+    /// The number of vCPUs for which it is active.
     pub active_vcpus: usize,
 }
 
@@ -133,48 +133,48 @@ impl StateSample {
 /// A change of an inhibit reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Changed {
-    /// When, nanoseconds after watching began.
+    /// Its time, in nanoseconds after the start of the observation.
     pub after_ns: u64,
-    /// Whether it was set; otherwise cleared.
+    /// It was set; otherwise cleared.
     pub set: bool,
     /// Its number in this kernel.
     pub number: u32,
-    /// Which reason that is.
+    /// The reason.
     pub reason: Option<InhibitReason>,
-    /// All reasons in force after it.
+    /// All reasons in force after the change.
     pub mask: Option<Inhibits>,
 }
 
-/// A reason and what to do about it.
+/// A reason and its fixes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReasonCures {
     /// The reason.
     pub reason: InhibitReason,
-    /// What sets it; where the CPU lacks what it takes, that.
+    /// The cause; if the CPU lacks a required feature, that feature.
     pub set_by: String,
-    /// Changes that take it away, each enough alone.
+    /// Changes that remove it, each sufficient alone.
     pub cures: Vec<Cure>,
-    /// What to do where no such change does.
+    /// What to do if no such change removes it.
     pub next: Option<String>,
 }
 
-/// What a micro VM met.
+/// The result of a micro VM.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Provoked {
-    /// Whether a new VM gets interrupt virtualization, if nothing of its own inhibits it.
+    /// The state of interrupt virtualization of a new VM that does not inhibit it itself.
     pub status: Status,
-    /// Why not, or why that cannot be told.
+    /// The reason for the state, or why it is unknown.
     pub why: Option<String>,
     /// Exits for each interrupt that a vCPU sends itself and ends, off and on.
     pub exits_per_eoi: ArmPair<Option<f64>>,
     /// Exits for each IPI to a running vCPU, off and on.
     pub exits_per_ipi: ArmPair<Option<f64>>,
-    /// What was checked of each arm.
+    /// The checks of each arm.
     pub checks: Vec<ArmEvidence>,
 }
 
 impl Verification {
-    /// The answer for everything: of the VMs that run, or else of a new one.
+    /// The status over all VMs that run, or else of a new one.
     pub(super) fn overall(&self) -> Status {
         let any = |wanted: &[Status]| self.vms.iter().any(|vm| wanted.contains(&vm.activation.status));
         if any(&[Status::Inhibited, Status::Partly]) {
@@ -192,7 +192,7 @@ impl Verification {
         }
     }
 
-    /// Adds what a micro VM met, which counts where no VM runs.
+    /// Adds the result of a micro VM, which counts if no VM runs.
     #[must_use]
     pub fn with(mut self, provoked: Provoked) -> Self {
         self.provoked = Some(provoked);

@@ -1,4 +1,4 @@
-//! From what was seen to verdicts.
+//! Verdicts from observations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use live::{Changes, VmKey};
 
 use super::{Changed, HostSide, ReasonCures, StateSample, StateSeen, VmVerification};
 
-/// All that was seen of the VMs and their host.
+/// All observations of the VMs and their host.
 pub(super) struct Seen<'a> {
     pub(super) host: &'a HostSide,
     pub(super) cpu: &'a Cpu,
@@ -29,7 +29,7 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// One verdict, or one for each VM of the process that KVM's state tells apart.
+    /// One verdict, or one for each VM of the process that KVM's state distinguishes.
     pub(super) fn verdicts(&self, vm: &Vm) -> Vec<VmVerification> {
         let of_process = self.samples.iter().filter(|(key, _)| i32::try_from(key.process) == Ok(vm.pid));
         let states: Vec<&[VmState]> = of_process.map(|(_, samples)| samples.as_slice()).collect();
@@ -43,7 +43,7 @@ impl Seen<'_> {
     }
 
     fn verdict(&self, vm: &Vm, samples: &[VmState], which: Option<usize>) -> VmVerification {
-        // Exits and changes are known by process alone.
+        // Exits and changes are known only by process.
         let changes = if which.is_none() { self.changes.get(&vm.pid) } else { None };
         let seen: Vec<InhibitSeen> =
             changes.iter().flat_map(|changes| &changes.inhibits).map(|one| self.seen(one)).collect();
@@ -51,7 +51,7 @@ impl Seen<'_> {
         let activation = judge(&Evidence {
             isa: self.host.isa,
             enabled: self.host.enabled,
-            // kvm_amd.force_avic believes in an AVIC that the CPU does not show.
+            // With kvm_amd.force_avic, AVIC is used although the CPU does not announce it.
             cpu_denies: self.host.isa == Some(Isa::Svm) && !self.cpu.has("avic"),
             samples,
             changes: &seen,
@@ -113,7 +113,7 @@ impl Seen<'_> {
 
     fn cures(&self, reason: InhibitReason) -> ReasonCures {
         let lack = self.host.lack().filter(|_| reason == InhibitReason::Disabled);
-        // No parameter gives a VM what the CPU lacks.
+        // No parameter adds a feature that the CPU lacks.
         if let Some(Lack { why, next }) = lack {
             return ReasonCures { reason, set_by: why, cures: Vec::new(), next: Some(next) };
         }
@@ -165,7 +165,7 @@ impl Seen<'_> {
     }
 
     fn told_not_to_post(&self) -> Option<PostingObstacle> {
-        // Linux 6.16; of kvm or, where that is not, of the vendor's module.
+        // Since Linux 6.16; a parameter of kvm, or else of the vendor's module.
         let modules = std::iter::once("kvm").chain(self.host.module.as_deref());
         let mut switches = modules.map(|module| kvm::switch(self.root, module, "enable_device_posted_irqs"));
         if switches.any(|switch| switch == Some(false)) {

@@ -1,7 +1,7 @@
-//! How often the 95 % interval holds the truth, over simulated experiments whose truth is known.
+//! Coverage of the 95 % interval over simulated experiments with a known truth.
 //!
-//! Each scenario is a way in which runs are known to disturb each other. The two methods that were not chosen are
-//! simulated beside the one that was, so that the choice can be checked: `cargo test -p experiment --test all -- coverage
+//! Each scenario is a way in which runs are known to disturb each other. The two methods that were not chosen
+//! are simulated too, so that the choice can be checked: `cargo test -p experiment --test all -- coverage
 //! --nocapture` prints the table of `prove/difference.rs`.
 
 use experiment::prove::{Pair, difference};
@@ -17,7 +17,7 @@ const OFF: f64 = 4720.0;
 const TRUE_PERCENT: f64 = -30.0;
 const RESAMPLES: usize = 400;
 
-/// The noise of the logarithm of one run, beside that of its samples.
+/// The noise of the logarithm of one run, in addition to that of its samples.
 #[derive(Clone, Copy)]
 struct Scenario {
     name: &'static str,
@@ -25,13 +25,13 @@ struct Scenario {
     run: [f64; 2],
     /// Degrees of freedom of that effect; `None` is normal.
     tails: Option<f64>,
-    /// Standard deviation of what a block's runs share.
+    /// Standard deviation of the effect that a block's runs share.
     block: f64,
     /// Rise from the first run to the last.
     drift: f64,
     /// Standard deviation of the step from one run to the next, of a random walk.
     walk: f64,
-    /// Standard deviation of what a block does to one arm only.
+    /// Standard deviation of a block's effect on one arm only.
     interaction: f64,
 }
 
@@ -97,7 +97,7 @@ fn chosen(pairs: &[Pair], _: &mut ChaCha8Rng) -> Interval {
     difference(pairs).unwrap().interval.unwrap()
 }
 
-/// Student's t with one replicate a block instead of two.
+/// Student's t with one replicate for each block instead of two.
 fn whole_blocks(pairs: &[Pair], _: &mut ChaCha8Rng) -> Interval {
     let ratios: Vec<f64> = pairs
         .chunks(2)
@@ -128,7 +128,7 @@ fn bootstrap(pairs: &[Pair], random: &mut ChaCha8Rng) -> Interval {
     Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
-/// The share of intervals that hold the truth, in percent, and their median width in percentage points.
+/// The share of intervals that contain the truth, in percent, and their median width in percentage points.
 fn coverage(
     method: fn(&[Pair], &mut ChaCha8Rng) -> Interval,
     scenario: Scenario,
@@ -174,7 +174,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     }
 }
 
-/// What the method cannot do, kept in sight: its documentation says so with these figures.
+/// A known limit of the method, which its documentation states with these figures.
 #[test]
 fn blocks_that_treat_the_arms_differently_make_it_too_sure() {
     let scenario = Scenario { name: "the arms differ by block", interaction: 0.05, ..QUIET };
@@ -184,7 +184,7 @@ fn blocks_that_treat_the_arms_differently_make_it_too_sure() {
     }
 }
 
-/// The simulation can fail: a method that trusts each sample as if it were a run does.
+/// The simulation can fail: it catches a method that counts each sample as a run.
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     let too_sure = |pairs: &[Pair], _: &mut ChaCha8Rng| {

@@ -1,4 +1,4 @@
-//! The files of a proof: what is written can be read, and what cannot be read says why.
+//! The files of a proof: written files can be read, and errors name the reason.
 
 use experiment::prove::synthetic::recording;
 use experiment::prove::{Plan, ReadError, Recording, write_samples};

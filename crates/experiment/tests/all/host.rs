@@ -1,4 +1,4 @@
-//! Sampling on the machine at hand; most of it takes a KVM, which laboratories have.
+//! Sampling on this machine; most tests need KVM, which laboratories have.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

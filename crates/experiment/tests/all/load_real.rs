@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use experiment::load::{HttpLoad, MqttLoad, Outcome};
 use experiment::study::workload::{Scene, Workload, WorkloadPlan};
 
-/// A server that is ended with this.
+/// A server that is ended when this is dropped.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // By SIGTERM, which nginx's workers are told of too.
+        // By SIGTERM, which nginx forwards to its workers.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Files, figures and loads from outside the crate.
+//! Tests of files, figures and loads through the crate's public interface.
 
 mod coverage;
 mod files;

@@ -1,4 +1,4 @@
-//! A host whose CPU has no AVIC or APICv is told why, and what to do, in one way by all commands.
+//! All commands give the same reason and the same advice for a host whose CPU has no AVIC or APICv.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use experiment::verify::{Verify, verify};
 use host::vms::Vms;
 use host::{Inspection, Root};
 
-/// Why and what next, by `doctor`, `enable` and `verify`.
+/// The reason and the advice of `doctor`, `enable` and `verify`.
 fn told(cpuinfo: &str, module: &str) -> [(String, String); 3] {
     let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {

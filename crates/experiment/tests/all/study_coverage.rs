@@ -1,7 +1,7 @@
-//! How often the intervals of a study hold the truth, and how often noise alone passes its gates, over simulated studies.
+//! Coverage of a study's intervals, and false alarms of its gates, over simulated studies.
 //!
-//! The methods that were not chosen are simulated beside the one that was. `cargo test -p experiment --test all --
-//! study_coverage --nocapture` prints the tables of `stats::contrast`.
+//! The methods that were not chosen are simulated too. `cargo test -p experiment --test all -- study_coverage
+//! --nocapture` prints the tables of `stats::contrast`.
 
 use experiment::study::analysis::synthetic::{Made, study};
 use experiment::study::analysis::{Findings, analyse};
@@ -23,11 +23,11 @@ struct Scenario {
     name: &'static str,
     /// Standard deviation of a run, in the baseline and in the arm.
     run: [f64; 2],
-    /// Degrees of freedom of that; `None` is normal.
+    /// Degrees of freedom of its distribution; `None` is normal.
     tails: Option<f64>,
-    /// Standard deviation of what the arms of a block share.
+    /// Standard deviation of the effect that the arms of a block share.
     block: f64,
-    /// Standard deviation of what a block does to one arm alone.
+    /// Standard deviation of a block's effect on one arm only.
     to_one_arm: f64,
 }
 
@@ -68,7 +68,7 @@ fn steps(blocks: &[[f64; 2]]) -> Vec<f64> {
     blocks.iter().map(|block| block[1] - block[0]).collect()
 }
 
-/// What the analysis does, by way of a study with these figures.
+/// The interval of the analysis, from a study with these figures.
 fn chosen(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     let findings = findings_of(blocks);
     findings.figures[0].points[0].comparisons[0].change.unwrap().interval.unwrap()
@@ -94,7 +94,7 @@ fn with_values(blocks: &[[f64; 2]], set: impl Fn(&mut Run, f64)) -> Findings {
         let run = &mut stored.run;
         let arm = usize::from(run.cell.arm["apicv"] == "on");
         set(run, blocks[run.cell.block as usize][arm]);
-        // What is the same in all runs only takes time to compare.
+        // Equal facts in all runs only take time to compare.
         run.fingerprint = Fingerprint::default();
         run.guest_facts.clear();
     }
@@ -114,7 +114,7 @@ fn bootstrap(blocks: &[[f64; 2]], random: &mut ChaCha8Rng) -> Interval {
     Interval { low: at(0.025), high: at(0.975) }.map(percent)
 }
 
-/// As if runs of one block had nothing in common.
+/// Ignores that runs of one block are paired.
 fn not_paired(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     let [before, after] =
         [0, 1].map(|arm| Moments::of(&blocks.iter().map(|block| block[arm]).collect::<Vec<_>>()).unwrap());
@@ -122,7 +122,7 @@ fn not_paired(blocks: &[[f64; 2]], _: &mut ChaCha8Rng) -> Interval {
     error.interval(after.mean - before.mean).unwrap().map(percent)
 }
 
-/// The share of intervals that hold the truth, in percent, and their median width in percentage points.
+/// The share of intervals that contain the truth, in percent, and their median width in percentage points.
 fn coverage(
     method: fn(&[[f64; 2]], &mut ChaCha8Rng) -> Interval,
     scenario: Scenario,
@@ -159,15 +159,15 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     }
 }
 
-/// The simulation can fail: it catches a method that is too sure of itself.
+/// The simulation can fail: it catches a method whose intervals are too narrow.
 #[test]
 fn an_interval_that_is_too_sure_of_itself_is_caught() {
     assert!(coverage(bootstrap, USUAL, 3).0 < 85.0);
 }
 
-/// Events of each run: a rate that goes up and down from block to block and from run to run, and chance.
+/// The distribution of event counts: a rate that varies from block to block and from run to run, and chance.
 struct Counts {
-    /// Events of a run that are to be expected, in the baseline and in the arm.
+    /// Expected events of a run, in the baseline and in the arm.
     expected: [f64; 2],
     /// Standard deviations of the logarithm of the rate: of a block, and of a run.
     scatter: [f64; 2],
@@ -179,7 +179,7 @@ impl Counts {
             .map(|_| {
                 let block = self.scatter[0] * normal(random);
                 self.expected.map(|expected| {
-                    // So that the mean is what is to be expected.
+                    // So that the mean is the expected value.
                     let [of_block, of_run] = self.scatter.map(|scatter| scatter.powi(2) / 2.0);
                     let run = self.scatter[1] * normal(random);
                     let rate: f64 = expected * (block - of_block + run - of_run).exp();
@@ -204,8 +204,8 @@ fn of_counts(blocks: &[[f64; 2]]) -> Contrast {
     findings.figures[0].points[0].comparisons[0].change.unwrap()
 }
 
-/// Counts that are few, or none in some runs, where both arms have the same rate: how often their difference is called one,
-/// and how often the interval holds it. And where nothing is left in the arm: how often that is seen.
+/// Few or no events in runs of arms with the same rate: the share of significant differences, and the
+/// coverage of the interval. For an arm without events: the share of significant differences.
 #[test]
 fn counts_of_few_and_none_are_as_sure_as_they_say() {
     println!("| expected | scatter | blocks | held | p below 0.05 |");
@@ -243,8 +243,8 @@ fn counts_of_few_and_none_are_as_sure_as_they_say() {
     }
 }
 
-/// Studies whose arms are alike, through the whole analysis: how many comparisons have a p value below the level, and how
-/// many pass all gates.
+/// Studies with equal arms through the whole analysis: the number of comparisons with a p value below the
+/// level, and the number that pass all gates.
 #[test]
 fn arms_that_are_alike_are_told_apart_no_more_often_than_the_level_says() {
     for blocks in [4, 6, 8] {

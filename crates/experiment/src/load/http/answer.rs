@@ -1,13 +1,13 @@
-//! Where an answer ends.
+//! Finds the end of an HTTP answer.
 
 use crate::load::crowd::{Happened, Session};
 
-/// Fields of an answer that are read.
+/// The most header fields of an answer that are parsed.
 const MOST_FIELDS: usize = 64;
-/// Longest head of an answer.
+/// The longest head of an answer, in bytes.
 const LONGEST_HEAD: usize = 32 * 1024;
 
-/// One connection: how much of the present answer's body is still to come.
+/// One connection: the bytes of the current answer's body that are still to come.
 #[derive(Debug, Default)]
 pub(in crate::load) struct Asking {
     body: Option<Body>,
@@ -42,7 +42,7 @@ impl Session for Asking {
             };
             let here = body.left.min((incoming.len() - taken) as u64);
             body.left -= here;
-            // No more than what is there.
+            // At most the bytes that are there.
             taken += here as usize;
             if body.left > 0 {
                 return Ok(taken);
@@ -53,11 +53,11 @@ impl Session for Asking {
     }
 }
 
-/// The head of an answer and its length in bytes; `None` while it is not whole.
+/// The head of an answer and its length in bytes; `None` while it is incomplete.
 fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
-    let parsed = answer.parse(bytes).map_err(|error| format!("answered with what is no HTTP: {error}"))?;
+    let parsed = answer.parse(bytes).map_err(|error| format!("did not answer with HTTP: {error}"))?;
     let httparse::Status::Complete(length) = parsed else {
         return if bytes.len() < LONGEST_HEAD {
             Ok(None)
@@ -73,7 +73,7 @@ fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
         Some(field) => std::str::from_utf8(field.value)
             .ok()
             .and_then(|text| text.trim().parse().ok())
-            .ok_or("answered with a Content-Length that is no number")?,
+            .ok_or("answered with a Content-Length that is not a number")?,
         None => {
             return Err("answered without Content-Length: only documents of a known length can be asked for"
                 .to_owned());
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(answers(&[GOOD, BAD]), Ok(vec![(true, 43), (false, 45)]));
         assert_eq!(answers(&[&[GOOD, GOOD].concat(), b"HTTP/1.1 204 No Content\r\n\r\n"]).unwrap().len(), 3);
         assert!(answers(&[b"HTTP/1.1 200 OK\r\n\r\n"]).unwrap_err().contains("Content-Length"));
-        assert!(answers(&[b"SSH-2.0-x\r\n"]).unwrap_err().contains("no HTTP"));
+        assert!(answers(&[b"SSH-2.0-x\r\n"]).unwrap_err().contains("not answer with HTTP"));
         assert!(answers(&[b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"]).is_err());
     }
 

@@ -3,7 +3,7 @@
 use super::packet::{self, Packet, decode};
 use crate::load::crowd::{Happened, Session};
 
-/// Bytes of the run and the message's number, which are in each payload.
+/// The size of the run and the message's number, which each payload contains.
 pub(super) const SMALLEST_MESSAGE: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum Role {
     Subscriber,
 }
 
-/// A client, as far as the protocol has come.
+/// A client and its protocol state.
 pub(in crate::load) struct Client {
     run: u64,
     index: u32,
@@ -22,7 +22,7 @@ pub(in crate::load) struct Client {
     pub(super) unacknowledged: u32,
 }
 
-/// Where subscriber `index` listens.
+/// The topic of subscriber `index`.
 pub(super) fn topic(run: u64, index: u32) -> String {
     format!("exitless/{run:x}/{index}")
 }
@@ -40,13 +40,13 @@ impl Client {
         Self { run, index, role, acknowledged, identifier: 0, unacknowledged: 0 }
     }
 
-    /// A subscriber of a run.
+    /// A subscriber of a run, for fuzzing.
     #[cfg(feature = "fuzzing")]
     pub(in crate::load) fn for_fuzzing(run: u64) -> Self {
         Self::new(run, 0, Role::Subscriber, true)
     }
 
-    /// For a message that will be acknowledged. 0 is no identifier (2.3.1).
+    /// The identifier of a message that will be acknowledged. 0 is not valid (2.3.1).
     pub(super) fn next_identifier(&mut self) -> u16 {
         self.unacknowledged += 1;
         self.identifier = self.identifier.checked_add(1).unwrap_or(1);
@@ -74,7 +74,7 @@ impl Client {
                 let bytes = payload.len() as u64;
                 let Some((run, rest)) = payload.split_first_chunk::<8>() else { return Ok(()) };
                 let Some((number, _)) = rest.split_first_chunk::<8>() else { return Ok(()) };
-                // Others may use the same broker.
+                // Ignore messages of others that use the same broker.
                 if u64::from_be_bytes(*run) == self.run {
                     happened.push(Happened::Delivery { message: u64::from_be_bytes(*number), bytes });
                 }

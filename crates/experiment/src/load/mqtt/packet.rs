@@ -1,16 +1,16 @@
 //! The packets of MQTT 3.1.1 that a client sends and receives (OASIS standard, sections 2 and 3).
 
-/// Longer packets than this are not ours.
+/// The longest packet that is accepted.
 const LONGEST: usize = 1 << 20;
 
 /// A packet from the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::load) enum Packet<'a> {
-    /// 3.2: the return code, 0 where it was accepted.
+    /// 3.2: the return code, 0 if accepted.
     Connack(u8),
-    /// 3.9: the first return code, 0x80 where it was refused.
+    /// 3.9: the first return code, 0x80 if refused.
     Suback(u8),
-    /// 3.3: the payload, and the identifier where the quality of service has one.
+    /// 3.3: the payload, and the identifier if the quality of service has one.
     Publish { identifier: Option<u16>, payload: &'a [u8] },
     /// 3.4.
     Puback,
@@ -18,12 +18,12 @@ pub(in crate::load) enum Packet<'a> {
     Pingresp,
 }
 
-/// Bytes that are no packet a broker sends.
+/// Bytes that are not a packet that a broker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("sent {0}")]
 pub(in crate::load) struct Malformed(&'static str);
 
-/// The first packet, and its length; `None` while it is not whole.
+/// The first packet, and its length; `None` while it is incomplete.
 pub(in crate::load) fn decode(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
     let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
     let Some((length, digits)) = remaining_length(rest)? else { return Ok(None) };
@@ -87,7 +87,7 @@ pub(in crate::load) fn subscribe(identifier: u16, topic: &str, quality: u8) -> V
     whole(0x82, &body)
 }
 
-/// 3.3: with an identifier at quality 1, without at 0.
+/// 3.3: with an identifier at quality of service 1, without one at 0.
 pub(in crate::load) fn publish_to(
     packet: &mut Vec<u8>,
     topic: &str,
@@ -128,7 +128,7 @@ fn push_length(packet: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// 1.5.3. Names of ours are short.
+/// 1.5.3. The client's own strings are short.
 fn text(packet: &mut Vec<u8>, text: &str) {
     let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
     packet.extend(length.to_be_bytes());

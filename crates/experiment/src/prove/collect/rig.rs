@@ -1,4 +1,4 @@
-//! The micro VM and the tracepoints on its threads, as the schedule wants them.
+//! The micro VM and the tracepoints on its threads, driven by the schedule.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,16 +11,16 @@ use probe::{ArmEvidence, Arms, Config, MicroVm};
 use super::schedule::{Machine, Seen};
 use crate::prove::{Plan, Tracing};
 
-/// More than any operation is known to take: the costliest, an IPI without virtualization, takes 4.
+/// The most exits of one operation, with room: the costliest, an IPI without virtualization, takes 4.
 const EXITS_PER_OPERATION: usize = 8;
-/// For host interrupts, and for what the micro VM does around a run.
+/// Exits for host interrupts, and for the micro VM's work around a run.
 const SPARE_EXITS: usize = 500;
 
 /// The real [`Machine`].
 pub(super) struct Rig {
     config: Config,
     vm: MicroVm,
-    /// Whether a run failed in a way that leaves the guest unusable.
+    /// A run failed in a way that leaves the guest unusable.
     stopped: bool,
     tracefs: Result<Tracefs, String>,
     options: Options,
@@ -53,7 +53,7 @@ impl Rig {
         self.vm.tsc_khz()
     }
 
-    /// Whether the tracepoints can be used, found out by attaching to them once.
+    /// The way of counting exits. Attaches to the tracepoints once to find out whether they can be used.
     pub(super) fn tracing(&mut self) -> Tracing {
         let attached = self.attach();
         if let Err(why) = &attached {
@@ -65,7 +65,7 @@ impl Rig {
         }
     }
 
-    /// What short runs say of each arm; an arm that cannot be checked is left out and logged.
+    /// The evidence of short runs in each arm; an arm that cannot be checked is left out and logged.
     pub(super) fn check(&mut self, arms: &[Arm]) -> Vec<ArmEvidence> {
         let mut checks = Vec::new();
         if self.stopped {
@@ -107,7 +107,7 @@ impl Machine for Rig {
         target: Option<u16>,
     ) -> Result<Run, String> {
         self.vm.run(measure, warm_up, samples, target).map_err(|error| {
-            // These are refused before the guest runs.
+            // These errors come before the guest runs.
             let refused = matches!(error, probe::Error::Unsupported { .. } | probe::Error::TooFewCpus { .. });
             self.stopped |= !refused;
             chain(&error)
@@ -134,7 +134,7 @@ impl Machine for Rig {
 
     fn take(&mut self) -> Result<Seen, String> {
         let counter = self.counter()?;
-        // Losses are exact only while nothing is written.
+        // The count of lost events is exact only while nothing is written.
         counter.disable().map_err(|error| chain(&error))?;
         let threads = counter.drain().map_err(|error| chain(&error))?;
         counter.enable().map_err(|error| chain(&error))?;
@@ -150,7 +150,7 @@ impl Machine for Rig {
     }
 
     fn stop(&mut self) {
-        // Closing the events is what ends the tracing, so this cannot fail.
+        // Closing the events ends the tracing, so this cannot fail.
         self.counter = None;
     }
 }

@@ -1,9 +1,10 @@
 //! The order of the runs.
 //!
-//! Timed runs come in blocks of Off, On, On, Off, each measure after the other. What a pair of neighbours shares
-//! must not differ between the arms, so the vCPU that receives the interrupts changes from pair to pair and never
-//! within one. Attaching to the tracepoints takes longer than many a run, so it is done once, after all timed runs: then
-//! one counted run an arm of each measure follows, On first. The run before it was Off, so both switches are seen.
+//! Timed runs come in blocks of Off, On, On, Off, one measure after the other. What two neighbours have in
+//! common must not differ between the arms, so the vCPU that receives the interrupts changes from pair to
+//! pair and never within one. Attaching to the tracepoints takes longer than many runs, so it is done once,
+//! after all timed runs: then one counted run for each arm and measure follows, On first. The run before it
+//! was Off, so both switches are seen.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,12 +19,12 @@ use crate::prove::{CountedRun, Failure, Plan, TimedRun};
 
 const BLOCK: [Arm; 4] = [Arm::Off, Arm::On, Arm::On, Arm::Off];
 
-/// What can be switched, timed and traced: the micro VM, or a stand-in.
+/// A machine that can be switched, timed and traced: the micro VM, or a mock.
 pub(super) trait Machine {
-    /// Goes to `arm`; nothing where it is there already.
+    /// Switches to `arm`; does nothing if it is already there.
     fn switch(&mut self, arm: Arm) -> Result<(), String>;
 
-    /// Takes one run in the present arm.
+    /// Takes one run in the current arm.
     fn run(
         &mut self,
         measure: Measure,
@@ -32,20 +33,20 @@ pub(super) trait Machine {
         target: Option<u16>,
     ) -> Result<Run, String>;
 
-    /// Makes a fresh one after a failure, where that left the guest in the middle of something.
+    /// Makes a fresh machine after a failure that left the guest in an undefined state.
     fn renew(&mut self) -> Result<(), String>;
 
-    /// Switches the tracepoints on, with nothing seen so far; `false` where they cannot be used.
+    /// Switches the tracepoints on, with empty counts; `false` if they cannot be used.
     fn start(&mut self) -> Result<bool, String>;
 
-    /// What the tracepoints saw since the last look.
+    /// The exits that the tracepoints saw since the last call.
     fn take(&mut self) -> Result<Seen, String>;
 
     /// Switches the tracepoints off, if they are on.
     fn stop(&mut self);
 }
 
-/// What the tracepoints saw between two looks.
+/// The exits that the tracepoints saw between two calls.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) exits: ExitCounts,
@@ -53,7 +54,7 @@ pub(super) struct Seen {
     pub(super) inhibits: Vec<InhibitChange>,
 }
 
-/// The runs, as far as they succeeded.
+/// The runs that succeeded.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     pub(super) timed: Vec<TimedRun>,
@@ -88,7 +89,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
         Self { plan, arms, machine, progress, began, position: 0, runs: Runs::default() }
     }
 
-    /// Takes every run; a measure that fails is left and noted, and the next one begins.
+    /// Takes every run; a measure that fails is recorded and skipped.
     pub(super) fn carry_out(mut self) -> Runs {
         let mut timed = Vec::new();
         for (index, &measure) in (0..).zip(&self.plan.measures) {
@@ -118,7 +119,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
                 Err(why) => Err(Failed { arm: Arm::On, why: why.clone() }),
             };
             if let Err(failed) = counted {
-                // The threads of a fresh machine are others.
+                // A fresh machine has other threads.
                 self.machine.stop();
                 if let Err(why) = self.fail(measure, failed) {
                     return self.give_up(&measures[index..], measure, &why);
@@ -128,7 +129,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
         }
     }
 
-    /// Notes that a measure failed, and makes a fresh machine where that is needed.
+    /// Records the failure of a measure, and makes a fresh machine if needed.
     fn fail(&mut self, measure: Measure, Failed { arm, why }: Failed) -> Result<(), String> {
         tracing::warn!(%measure, ?arm, why, "the measure failed; the next one follows");
         self.runs.failures.push(Failure { measure, arm, why });
@@ -170,7 +171,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
         Ok(())
     }
 
-    /// Without a machine the rest fails alike.
+    /// Records the remaining measures as failed: without a machine none of them can run.
     fn give_up(&mut self, rest: &[Measure], after: Measure, why: &str) {
         for &measure in rest {
             let why = format!("no new micro VM after {after} had failed: {why}");
@@ -191,7 +192,7 @@ impl<'a, M: Machine> Schedule<'a, M> {
     fn counted_run(&mut self, measure: Measure, arm: Arm, traced: bool) -> Result<CountedRun, String> {
         let target = self.target(measure, 0);
         self.machine.switch(arm)?;
-        // The exits of the switch itself belong to no operation; only what it did to the inhibits is kept.
+        // The exits of the switch itself belong to no operation; only its changes of inhibits are kept.
         let switch = if traced { self.machine.take()? } else { Seen::default() };
         let run = self.machine.run(measure, self.plan.warm_up, self.plan.counted_samples, target)?;
         let seen = if traced { self.machine.take()? } else { Seen::default() };

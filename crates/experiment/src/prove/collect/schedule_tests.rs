@@ -1,10 +1,10 @@
-//! The order of everything, read off a log.
+//! Tests of the order of all operations, by a log.
 
 use exits::InhibitReason;
 
 use super::*;
 
-/// Writes down what it is asked to do, and fails where it is told to.
+/// Logs each call, and fails where it is told to.
 struct Logging {
     log: Vec<String>,
     arm: Arm,

@@ -55,7 +55,7 @@ fn a_reason_that_is_gone_was_seen_no_times() {
     assert!((figure.points[0].comparisons[0].percent.unwrap() - -100.0).abs() < 1e-9);
 }
 
-/// A study of three blocks whose runs have this one figure of the host more, off and on.
+/// A study of three blocks with one more figure of the host, whose values are given for off and on.
 fn with_figure(name: &str, unit: Unit, values: [[f64; 3]; 2]) -> Findings {
     let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
     let mut collected = study(&made);
@@ -79,9 +79,9 @@ fn accesses_that_are_always_gone_are_found_however_their_number_scattered() {
     let interval = one.change.unwrap().interval.unwrap();
     assert!(interval.high < 0.0, "{one:?}");
     let on = point.arms[1].as_ref().unwrap();
-    // With 95 % certainty there are no more in six seconds.
+    // With 95 % confidence there are no more in six seconds.
     assert!(on.level == 0.0 && (0.5..0.7).contains(&on.level_interval.unwrap().high), "{on:?}");
-    // One a second is no certain difference from none, though it does not scatter.
+    // One event a second is no significant difference from none, although it does not scatter.
     let findings = with_figure("accesses.port", Unit::PerSecond, [[0.5; 3], [0.0; 3]]);
     let one = &figure(&findings, "pread", "accesses.port").points[0].comparisons[0];
     assert_eq!((one.finding, one.change.unwrap().test), (Finding::NotSeen, Some(Test::Counts)), "{one:?}");
@@ -135,7 +135,8 @@ fn a_change_is_that_between_the_levels_beside_it() {
     }
 }
 
-/// A study whose guests did as many events in both arms, with half as many exits for each and in a third of the time.
+/// A study whose guests did equally many events in both arms, with half as many exits for each and in a third
+/// of the time.
 fn with_work() -> Collected {
     let mut collected = study(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
     for stored in &mut collected.runs {
@@ -173,7 +174,7 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
     );
     // 1,000 a second for 12 seconds, for 500 events, whatever the number of guests.
     assert!(of_work.points.iter().all(|point| (point.level(0).unwrap() - 24.0).abs() < 1e-9));
-    // A reason that was not seen was seen no times for each event too.
+    // A reason that was not seen counts as 0 for each event too.
     let gone = figure(&findings, "threads", "exits-per-event.INTERRUPT_WINDOW");
     assert_eq!(gone.points[0].level(1), Some(0.0));
     let said = findings.verdict.sentences.join(" ");
@@ -182,7 +183,7 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
         "{said}"
     );
     assert!(said.contains("raised VM exits in all during threads"), "{said}");
-    // They are the same counts again, and no comparisons more.
+    // They are the same counts again, and do not count as further comparisons.
     let without = found(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
     assert_eq!(findings.multiplicity.made, without.multiplicity.made + 3);
 }
@@ -257,7 +258,7 @@ fn a_host_that_changed_is_not_compared_with_itself() {
             .iter()
             .any(|warning| matches!(warning, Warning::Unlike { fields } if fields.len() == 1))
     );
-    // What goes with the arm is no objection: the factor changed it.
+    // Facts that differ with the arm are allowed: the factor changed them.
     assert!(findings.method.arm_facts.iter().any(|fact| fact.field == "modules.kvm_intel.enable_apicv"));
 }
 
@@ -324,7 +325,7 @@ fn findings_come_back_from_json_as_they_were() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the values are and whichever runs are missing, there is an answer without nonsense in it.
+    /// The analysis succeeds for any values and any missing runs, and its numbers are finite.
     #[test]
     fn any_runs_have_an_answer(
         values in prop::collection::vec(prop_oneof![any::<f64>(), Just(0.0), Just(1e308), -1e3..1e3_f64], 40),
@@ -352,7 +353,7 @@ proptest! {
     }
 }
 
-/// Guests of a kind for each number of them: one large, six small.
+/// A study whose levels set the number of guests: one large guest, or six small ones.
 fn of_two_kinds() -> Collected {
     let mut collected = study(&Made { counts: vec![1, 6], ..Made::default() });
     let level = |name: &str| LevelFacts { name: name.to_owned(), settings: format!("{{\"{name}\":1}}") };

@@ -1,4 +1,4 @@
-//! From a figure's values to its comparisons.
+//! Comparisons of a figure's values.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::findings::{ArmValues, Comparison, Figure, Point};
 use super::gates::Gates;
 use super::values::{ByBlock, Series};
 
-/// What all comparisons share.
+/// The settings that all comparisons share.
 pub(super) struct Rules<'a> {
     pub(super) arms: &'a [Arm],
     pub(super) counts: &'a [u32],
@@ -20,12 +20,12 @@ pub(super) struct Rules<'a> {
     pub(super) seed: u64,
 }
 
-/// Blocks' values of the baseline and of an arm, as they enter the statistics.
+/// Blocks' values of the baseline and of an arm, as the statistics use them.
 struct Pairs {
     baseline: Vec<f64>,
     arm: Vec<f64>,
     means: [f64; 2],
-    /// Of figures that are made of few events: these, of the baseline and of the arm.
+    /// For figures with few events: the counts of the baseline and of the arm.
     counts: Option<[Vec<Count>; 2]>,
 }
 
@@ -35,7 +35,7 @@ impl Rules<'_> {
     }
 }
 
-/// A figure with every comparison that can be made of it.
+/// A figure with all its comparisons.
 pub(super) fn figure(series: &Series, rules: &Rules<'_>) -> Figure {
     let scale = series.scale();
     let points: Vec<Point> =
@@ -91,7 +91,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
     })
 }
 
-/// The counts of the blocks that both have.
+/// The counts of the blocks that both arms have.
 fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
     let both: Vec<(Count, Count)> =
         baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
@@ -112,7 +112,7 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
     }
 }
 
-/// Of one block, over its numbers of guests, of the baseline and of the arm.
+/// The sums of one block over its numbers of guests, for the baseline and for the arm.
 struct Sums {
     entered: [f64; 2],
     plain: [f64; 2],
@@ -127,11 +127,11 @@ impl Default for Sums {
     }
 }
 
-/// Each arm against the baseline over all numbers of guests. What a block's arms share (how the levels came to be set,
-/// what the host did meanwhile) all its numbers of guests share, so they are no repeats of each other.
+/// Compares each arm with the baseline over all numbers of guests. All numbers of guests in a block share its
+/// conditions (how the levels were set, what the host did), so they are not independent repeats.
 fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -> Vec<Comparison> {
     let arms = (1..rules.arms.len()).filter_map(|arm| {
-        // By block: the sums over the numbers of guests that both arms have.
+        // For each block, the sums over the numbers of guests that both arms have.
         let mut blocks = BTreeMap::<u32, Sums>::new();
         for point in points {
             let baseline_arm = rules.baseline(point.guests);
@@ -155,7 +155,7 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
                 sums.points += 1.0;
             }
         }
-        // A block that lacks a number of guests would weigh the others more.
+        // A block that lacks a number of guests would give the others more weight.
         let whole = blocks.values().map(|block| block.points).fold(0.0, f64::max);
         let blocks: Vec<_> = blocks.into_values().filter(|block| block.points == whole).collect();
         let side = |side: usize| blocks.iter().map(|block| block.entered[side] / whole).collect::<Vec<_>>();

@@ -1,7 +1,7 @@
-//! Two results of one plan, of two kernels or two hosts.
+//! Differences between two results of one plan, from two kernels or two hosts.
 //!
-//! Blocks of different studies share nothing, so figures are compared without pairs. What a factor does is compared
-//! too: its effect in each block of one study against those of the other.
+//! Blocks of different studies have nothing in common, so figures are compared without pairs. The effect of a
+//! factor is compared too: its effects in the blocks of one study against those of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,31 +17,31 @@ use super::multiplicity::Multiplicity;
 use super::values::{ByBlock, Series, series};
 use crate::study::{Better, Unit};
 
-/// Version of the form of [`StudyDifference`].
+/// Format version of [`StudyDifference`].
 pub const DIFFERENCE_FORMAT: u32 = 1;
 
-/// What two results of one plan differ in.
+/// The differences between two results of one plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StudyDifference {
     /// Version of this form.
     pub format: u32,
-    /// The studies, before and after.
+    /// Both studies, before and after.
     pub studies: [StudyFacts; 2],
-    /// Runs that count, of each.
+    /// The number of valid runs in each study.
     pub runs: [usize; 2],
-    /// In what the hosts and guests differ: what is being compared.
+    /// Differences between the hosts and guests: the subject of the comparison.
     pub unlike: Vec<Unlike>,
-    /// The arms of both; rows name one by its place here.
+    /// The arms of both studies; rows refer to an arm by its index here.
     pub arms: Vec<Arm>,
     /// Each figure in each arm.
     pub rows: Vec<DifferenceRow>,
-    /// What each arm does to each figure.
+    /// The effect of each arm on each figure.
     pub effects: Vec<EffectRow>,
-    /// How many comparisons `rows` and `effects` are.
+    /// The number of comparisons in `rows` and `effects`.
     pub multiplicity: Multiplicity,
-    /// What a difference has to pass.
+    /// The gates that a difference has to pass.
     pub gates: Gates,
-    /// Cells that one of the studies has no run of, as text.
+    /// Cells without a run in one of the studies, as text.
     pub only_one: Vec<String>,
 }
 
@@ -51,78 +51,78 @@ pub struct DifferenceRow {
     /// The figure.
     #[serde(flatten)]
     pub figure: ComparedFigure,
-    /// The arm's place in the list of arms.
+    /// The arm's index in the list of arms.
     pub arm: usize,
     /// The means in the figure's unit, before and after.
     pub means: [f64; 2],
-    /// The levels that the change is between: geometric means where figures are compared by their ratio.
+    /// The levels between which the change is measured: geometric means if figures are compared by ratio.
     pub levels: [f64; 2],
-    /// From before to after.
+    /// The change from before to after.
     pub change: Option<Contrast>,
-    /// What may be said.
+    /// The finding.
     pub finding: Finding,
 }
 
-/// What an arm does to a figure in both studies.
+/// The effect of an arm on a figure in both studies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EffectRow {
     /// The figure.
     #[serde(flatten)]
     pub figure: ComparedFigure,
-    /// The arm's place in the list of arms.
+    /// The arm's index in the list of arms.
     pub arm: usize,
-    /// From the baseline to the arm, before and after.
+    /// The changes from the baseline to the arm, before and after.
     pub effects: [Option<Contrast>; 2],
-    /// How much more the arm does after than before.
+    /// The change of the effect from before to after.
     pub change: Option<Contrast>,
-    /// What may be said.
+    /// The finding.
     pub finding: Finding,
 }
 
-/// Which figure, with how many guests.
+/// A figure at a number of guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedFigure {
     /// The workload.
     pub workload: String,
     /// The metric.
     pub metric: String,
-    /// Who measured it.
+    /// The source of the values.
     pub source: Source,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// Which way is the good one.
+    /// The better direction.
     pub better: Better,
-    /// Guests that ran at once.
+    /// The number of guests that ran at once.
     pub guests: u32,
 }
 
 impl ComparedFigure {
-    /// As of [`super::Figure::name`].
+    /// The name as from [`super::Figure::name`].
     pub fn name(&self) -> String {
         super::wording::figure(&self.workload, &self.metric, self.source)
     }
 }
 
-/// Two studies that cannot be compared.
+/// The reason why two studies cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotCompared {
     /// They are of different plans.
     #[error("The results are of different plans: {differs}; a comparison needs two results of the same plan")]
     DifferentPlans {
-        /// In what.
+        /// The difference between the plans.
         differs: String,
     },
-    /// One has no runs.
+    /// One study has no runs.
     #[error("The study {name:?} on {target} has no run that counts; `exitless experiment run` makes them")]
     NoRuns {
         /// The study.
         name: String,
-        /// Where it ran.
+        /// The target on which it ran.
         target: String,
     },
 }
 
-/// Compares each figure of `before` with that of `after`. Unlike hosts are no objection here: they are listed.
+/// Compares each figure of `before` with that of `after`. Hosts may differ: the differences are listed.
 ///
 /// # Errors
 /// [`NotCompared`].
@@ -167,7 +167,7 @@ pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifferen
     })
 }
 
-/// What the plans differ in, apart from how often and in which order.
+/// The difference between the plans, not counting repeats and order.
 fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
     let names = |texts: Vec<&str>| if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
     if before.name != after.name {
@@ -250,7 +250,7 @@ fn compare(
     }
 }
 
-/// From the baseline to the arm, in each block that has both.
+/// The change from the baseline to the arm in each block that has both.
 fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
     let both = baseline.iter().filter_map(|(block, &before)| Some((before, *arm.get(block)?)));
     both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
@@ -268,7 +268,7 @@ fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) 
     counted
 }
 
-/// "apicv on, 4 guests, pread (before only)".
+/// Cells that only one study has: "apicv on, 4 guests, pread (before only)".
 fn only_one(before: &Collected, after: &Collected) -> Vec<String> {
     let cells = |side: &Collected| -> BTreeSet<(BTreeMap<String, String>, u32, String)> {
         let cells = side.runs.iter().map(|stored| &stored.run.cell);

@@ -1,4 +1,4 @@
-//! What of a plan and its target the analysis must know, apart from how either is written down.
+//! The facts of a plan and its target that the analysis needs, independent of their file formats.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::study::Run;
 
-/// A study as it was planned, and where it ran.
+/// A study as planned, and its target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StudyFacts {
     /// The plan's name.
     pub name: String,
-    /// For the head of a page.
+    /// The title of the page.
     pub title: String,
-    /// What the study is to answer.
+    /// The question that the study answers.
     pub question: String,
-    /// What is varied.
+    /// The factors.
     pub factors: Vec<FactorFacts>,
-    /// Numbers of guests that run at once, ascending.
+    /// The numbers of guests that run at once, ascending.
     pub counts: Vec<u32>,
-    /// Whether the guests are VMs.
+    /// The guests are VMs.
     pub are_vms: bool,
-    /// The loads, in the order in which they run.
+    /// The workloads, in the order in which they run.
     pub workloads: Vec<WorkloadFacts>,
-    /// Blocks that were planned.
+    /// The number of planned blocks.
     pub repeats: u32,
-    /// Runs thrown away before each one that counts.
+    /// The number of discarded warm-up runs before each run.
     pub warm_up: u32,
-    /// Decides the order of arms within blocks.
+    /// The seed for the order of arms within blocks.
     pub seed: u64,
-    /// Where it ran, as it was named: `local`, `ssh://HOST`, `lab:NAME`.
+    /// The target on which it ran, as named by the user: `local`, `ssh://HOST`, `lab:NAME`.
     pub target: String,
-    /// What the target's processors are, where they are emulated: times mean nothing then.
+    /// The emulator of the target's processors, if they are emulated: times then mean nothing.
     pub emulated: Option<String>,
     /// The version of exitless that ran it.
     pub version: String,
-    /// Whether all levels are alike by intent, to see how often noise alone makes a difference.
+    /// All levels are the same on purpose, to count how often noise alone makes a difference.
     pub is_aa: bool,
 }
 
@@ -55,42 +55,42 @@ pub struct FactorFacts {
 pub struct LevelFacts {
     /// Its name.
     pub name: String,
-    /// What it sets, in one form for equal settings: levels with equal settings are one and the same arm.
+    /// Its settings, in one form for equal settings: levels with equal settings are the same arm.
     pub settings: String,
 }
 
-/// A load of a study.
+/// A workload of a study.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadFacts {
     /// Its name in the plan.
     pub name: String,
-    /// The program that makes it.
+    /// The program that generates the load.
     pub tool: String,
-    /// What it is told, in one form for equal settings.
+    /// Its settings, in one form for equal settings.
     pub settings: String,
 }
 
-/// A run, and where it lies.
+/// A run, and its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRun {
-    /// Its folder below that of the result, as `runs/NAME`.
+    /// Its folder in the result folder, as `runs/NAME`.
     pub folder: String,
-    /// What is in it.
+    /// The run.
     pub run: Run,
 }
 
-/// What lies in a result's folder.
+/// The contents of a result folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collected {
     /// The plan and the target.
     pub facts: StudyFacts,
-    /// Runs that count.
+    /// The valid runs.
     pub runs: Vec<StoredRun>,
-    /// Attempts that failed, whether or not a later one did not.
+    /// Attempts that failed, including those that were repeated with success.
     pub failed: Vec<StoredRun>,
-    /// Runs that the plan asks for; fewer are there where a study was ended early.
+    /// The number of runs that the plan asks for; a study that was ended early has fewer.
     pub planned: usize,
-    /// What is damaged, or does not belong there, and was left out.
+    /// Files that are damaged or do not belong in the folder, and were left out.
     pub damage: Vec<String>,
 }
 
@@ -99,11 +99,11 @@ pub struct Collected {
 pub struct Arm {
     /// The level of each factor.
     pub levels: BTreeMap<String, String>,
-    /// Its level where there is one factor, else `FACTOR LEVEL` of each.
+    /// The level if there is one factor, else `FACTOR LEVEL` for each factor.
     pub name: String,
-    /// With the names of all factors: `apicv on`.
+    /// The name with the names of all factors: `apicv on`.
     pub full_name: String,
-    /// Whether it sets the same as the baseline: a difference from it is then noise.
+    /// Its settings are those of the baseline: a difference between them is noise.
     pub is_like_baseline: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whether runs may be compared at all: what must be equal, and what the arms themselves differ in.
+//! Checks that runs are comparable: facts that must be equal, and facts that differ between the arms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use super::facts::{Arm, StoredRun};
 /// A fact in which runs differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unlike {
-    /// Its dotted name, as in a host's fingerprint; those of a guest begin with `guest.`.
+    /// Its dotted name, as in a host's fingerprint; a guest's facts begin with `guest.`.
     pub field: String,
-    /// Its values, in the order of runs; `None` where it was not known.
+    /// Its values, in the order of runs; `None` if unknown.
     pub values: Vec<Option<String>>,
 }
 
-/// A fact that goes with the arm.
+/// A fact that differs with the arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmFact {
     /// Its dotted name.
@@ -25,17 +25,17 @@ pub struct ArmFact {
     pub values: Vec<Option<String>>,
 }
 
-/// What the fingerprints of a study say.
+/// The comparison of a study's fingerprints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Likeness {
     /// Facts that differ among runs of one arm: the runs are not repeats of each other.
     pub(super) unlike: Vec<Unlike>,
-    /// Facts that are the same in all runs of an arm and differ between arms: what the factor changed, or something that
-    /// came with it.
+    /// Facts that are the same in all runs of an arm and differ between arms: changed by the factor, or
+    /// together with it.
     pub(super) of_arms: Vec<ArmFact>,
 }
 
-/// Compares all runs' hosts and guests.
+/// Compares the hosts and guests of all runs.
 pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     let mut by_field: BTreeMap<String, BTreeMap<usize, Vec<Option<String>>>> = BTreeMap::new();
     let facts: Vec<(usize, BTreeMap<String, String>)> = runs
@@ -48,7 +48,7 @@ pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     let fields: BTreeSet<&String> = facts.iter().flat_map(|(_, facts)| facts.keys()).collect();
     for field in fields {
         for (arm, facts) in &facts {
-            // With fewer guests there are fewer guests' facts; that is no difference.
+            // Fewer guests have fewer facts; that is not a difference.
             if field.starts_with("guest.") && !facts.contains_key(field) {
                 continue;
             }
@@ -75,7 +75,7 @@ pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     likeness
 }
 
-/// What two hosts differ in, by the first run of each.
+/// The differences between two hosts, by the first run of each.
 pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> {
     let (Some(before), Some(after)) = (before.first(), after.first()) else { return Vec::new() };
     let (before, after) = (facts(before), facts(after));
@@ -92,7 +92,7 @@ pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> 
 
 /// All facts of a run's host and guests by name.
 fn facts(stored: &StoredRun) -> BTreeMap<String, String> {
-    // Against an empty one, every field that is known differs.
+    // Compared with an empty fingerprint, every known field differs.
     let host = Fingerprint::default().differences(&stored.run.fingerprint);
     let host = host.into_iter().filter_map(|(field, _, value)| Some((field, value?)));
     let guests = stored.run.guest_facts.iter().enumerate().flat_map(|(number, facts)| {

@@ -1,4 +1,4 @@
-//! The three gates that a difference passes before it is called one, as Firecracker's A/B tests have them.
+//! The three gates that a difference has to pass, as in Firecracker's A/B tests.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use super::findings::Finding;
 use crate::study::Unit;
 use stats::{Contrast, LEVEL, Scale};
 
-/// What a difference has to pass, all three.
+/// The gates that a difference has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gates {
     /// The p value is below this.
     pub level: f64,
-    /// A change of a ratio is at least so many percent.
+    /// A relative change has at least this size in percent.
     pub strength_percent: f64,
-    /// A change of a percentage is at least so many percentage points.
+    /// A change of a percentage has at least this size in percentage points.
     pub strength_points: f64,
     /// The change is larger than the noise floor by this factor.
     pub noise_factor: f64,
@@ -26,8 +26,8 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// What may be said of `change`. `means` are those of both arms in the figure's unit, for figures whose strength is
-    /// relative though their change is not; `noise` is on the scale of the change.
+    /// Judges `change`. `means` are those of both arms in the figure's unit, for figures whose strength is
+    /// relative although their change is not; `noise` is on the scale of the change.
     pub(super) fn judge(
         &self,
         change: Option<Contrast>,
@@ -87,7 +87,7 @@ mod tests {
     fn strength_has_the_unit_of_the_change() {
         assert_eq!(judged(change(Scale::Difference, 0.3, Some(0.01)), Unit::Percent, None), Finding::Raised);
         assert_eq!(judged(change(Scale::Difference, 0.2, Some(0.01)), Unit::Percent, None), Finding::Small);
-        // One in a hundred of 200.
+        // One percent of 200.
         assert_eq!(judged(change(Scale::Difference, 1.9, Some(0.01)), Unit::Count, None), Finding::Small);
         assert_eq!(judged(change(Scale::Difference, 2.1, Some(0.01)), Unit::Count, None), Finding::Raised);
     }

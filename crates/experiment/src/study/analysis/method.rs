@@ -1,4 +1,4 @@
-//! How a study was run.
+//! The method of a study: its runs, hosts and guests.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +9,51 @@ use super::facts::{Arm, Collected, StoredRun};
 use super::fingerprints::ArmFact;
 use stats::median;
 
-/// How a study was run.
+/// The method of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Method {
-    /// Seconds since 1970 when the first run started.
+    /// Start of the first run, in seconds since 1970.
     pub started: u64,
-    /// Seconds since 1970 when the last run started.
+    /// Start of the last run, in seconds since 1970.
     pub last_started: u64,
-    /// Seconds in which workloads ran, over all runs that count.
+    /// Seconds in which workloads ran, over all valid runs.
     pub measured: f64,
-    /// The runs that count, in the order in which they ran.
+    /// The valid runs, in the order in which they ran.
     pub runs: Vec<OrderedRun>,
     /// The attempts that failed.
     pub failed: Vec<FailedRun>,
-    /// Runs that the plan asks for.
+    /// The number of runs that the plan asks for.
     pub planned: usize,
-    /// How far apart the guests started.
+    /// The differences between the start times of guests.
     pub skew: Option<Skew>,
-    /// The host, in the first run.
+    /// The host at the first run.
     pub fingerprint: Fingerprint,
-    /// Facts of host and guests that go with the arm.
+    /// Facts of host and guests that differ with the arm.
     pub arm_facts: Vec<ArmFact>,
-    /// The guests of the first run, a table of facts each.
+    /// The guests of the first run, a table of facts for each.
     pub guests: Vec<BTreeMap<String, String>>,
 }
 
-/// A run in the order of all.
+/// A run among all runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OrderedRun {
-    /// Its place in the plan's order.
+    /// Its position in the plan's order.
     pub position: u32,
     /// Its block.
     pub block: u32,
-    /// The arm's place in the list of arms.
+    /// The arm's index in the list of arms.
     pub arm: usize,
-    /// Guests that ran at once.
+    /// The number of guests that ran at once.
     pub guests: u32,
     /// The workload.
     pub workload: String,
-    /// Seconds since 1970 at its start.
+    /// Its start, in seconds since 1970.
     pub started: u64,
-    /// Seconds.
+    /// Its duration in seconds.
     pub took: f64,
-    /// Attempts before it that failed.
+    /// The number of failed attempts before it.
     pub attempt: u32,
-    /// Its folder below that of the result.
+    /// Its folder in the result folder.
     pub folder: String,
 }
 
@@ -64,28 +64,28 @@ pub struct FailedRun {
     pub block: u32,
     /// The arm's full name.
     pub arm: String,
-    /// Guests that ran at once.
+    /// The number of guests that ran at once.
     pub guests: u32,
     /// The workload.
     pub workload: String,
     /// 0 for the first attempt.
     pub attempt: u32,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// Its folder below that of the result.
+    /// Its folder in the result folder.
     pub folder: String,
-    /// Whether a later attempt counts in its place.
+    /// A later attempt succeeded.
     pub was_repeated: bool,
 }
 
-/// How far apart guests started, in seconds, over all runs with several.
+/// The differences between the guests' start times, in seconds, over all runs with several guests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
     /// The median.
     pub median: f64,
     /// The largest.
     pub largest: f64,
-    /// Runs in which it was more than a hundredth of the run.
+    /// The number of runs in which it was more than a hundredth of the run.
     pub large_in: usize,
 }
 

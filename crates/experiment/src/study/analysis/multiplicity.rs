@@ -1,39 +1,41 @@
-//! Many comparisons: some of them look like differences by chance.
+//! Multiple comparisons: some look like differences by chance.
 
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Comparison, Figure, Source};
 use super::wording::exits_of_which_work;
 
-/// How many comparisons were made, and how many of them chance makes. Those of arms that are alike are not among them, nor
-/// those of exits for each unit of work, which are those a second again by another measure.
+/// The number of comparisons, and the number expected to look like differences by chance. Comparisons of
+/// equal arms are not counted, nor those of exits for each unit of work, which repeat the exits a second in
+/// another unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Multiplicity {
     /// Comparisons with a p value.
     pub made: usize,
     /// The level of the first gate.
     pub level: f64,
-    /// How many p values below the level are to be expected though nothing differs: `made` times `level`. Figures of
-    /// one run go together, so they may come in bunches.
+    /// The number of p values below the level that is expected without any difference: `made` times `level`.
+    /// Figures of one run are correlated, so they may come in groups.
     pub expected: f64,
-    /// p values below the level.
+    /// The number of p values below the level.
     pub below: usize,
-    /// Comparisons that passed all gates.
+    /// The number of comparisons that passed all gates.
     pub found: usize,
-    /// Those of them that stay when the p values are adjusted for all comparisons of their source, by Holm's method.
+    /// The number of them that remain significant after adjustment for all comparisons of their source by
+    /// Holm's method.
     pub found_by_holm: usize,
 }
 
-/// How often arms that are alike were told apart.
+/// Differences between equal arms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FalseAlarms {
-    /// Comparisons with a p value.
+    /// The number of comparisons with a p value.
     pub comparisons: usize,
-    /// p values below the level.
+    /// The number of p values below the level.
     pub below: usize,
-    /// Their share in percent; the level in percent is to be expected.
+    /// Their share in percent; the expected share is the level.
     pub below_percent: f64,
-    /// Comparisons that passed all gates: differences that are none.
+    /// The number of comparisons that passed all gates: false alarms.
     pub found: usize,
     /// Their share in percent.
     pub found_percent: f64,
@@ -82,7 +84,7 @@ pub(super) fn count(figures: &[Figure], level: f64) -> (Multiplicity, Option<Fal
     (multiplicity, false_alarms)
 }
 
-/// Fills in the adjusted p values: those of one source are a family.
+/// Sets the adjusted p values; the comparisons of one source are a family.
 pub(super) fn adjust(figures: &mut [Figure]) {
     for source in [Source::Workload, Source::Host] {
         let mut family: Vec<&mut Comparison> = figures

@@ -1,4 +1,4 @@
-//! Studies made by a seeded generator, for tests of whatever reads them. Nothing here was measured.
+//! Studies made by a seeded generator, for tests of code that reads them. Nothing here was measured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,24 +12,24 @@ use crate::study::plan::Plan;
 use crate::study::store::{Store, StoreError};
 use crate::study::{Better, Cell, Combine, Metric, Run, Unit};
 
-/// What is made.
+/// The parameters of a synthetic study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Made {
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u32,
-    /// Numbers of guests.
+    /// The numbers of guests.
     pub counts: Vec<u32>,
     /// IOzone's tests.
     pub workloads: Vec<&'static str>,
-    /// What switching APICv on does to throughput, in percent; latency goes the other way.
+    /// The effect of APICv on throughput, in percent; latency changes the other way.
     pub percent: f64,
-    /// How much a run scatters, as a share.
+    /// The scatter of a run, as a share.
     pub scatter: f64,
-    /// How much the arms of a block go up and down together, as a share.
+    /// The scatter that the arms of a block share, as a share.
     pub shared: f64,
-    /// Both levels set the same.
+    /// Both levels have the same settings.
     pub is_aa: bool,
-    /// Decides everything else.
+    /// The seed.
     pub seed: u64,
 }
 
@@ -61,7 +61,7 @@ const EXITS: [(&str, f64, f64); 7] = [
     ("CPUID", 3.0, 3.0),
 ];
 
-/// A study as a result folder would hold it; the same for the same `made`.
+/// A study as from a result folder; the same for the same `made`.
 pub fn study(made: &Made) -> Collected {
     let mut random = ChaCha8Rng::seed_from_u64(made.seed);
     let mut runs = Vec::new();
@@ -216,15 +216,15 @@ fn fingerprint(on: bool) -> Fingerprint {
     }
 }
 
-/// A sum of uniform numbers: near enough to a normal one with a standard deviation of 1.
+/// A sum of uniform numbers, which approximates a normal distribution with standard deviation 1.
 fn bell(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }
 
-/// Writes the study as `exitless experiment run` would, with a plan of commands that print nothing.
+/// Writes the study as `exitless experiment run` does, with a plan of commands that print nothing.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// If the folder cannot be written.
 pub fn write(folder: &Path, made: &Made) -> Result<(), StoreError> {
     let text = plan(made);
     let plan = Plan::read(&text, "plan.toml").map_err(|error| StoreError::File {

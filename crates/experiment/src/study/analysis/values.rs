@@ -1,4 +1,4 @@
-//! From runs to figures: one value for each workload, metric, number of guests, arm and block.
+//! The figures of runs: one value for each workload, metric, number of guests, arm and block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::study::{Better, Cell, Combine, Metric, Run, Unit};
 /// Values by block.
 pub(super) type ByBlock = BTreeMap<u32, f64>;
 
-/// A figure's values before they are compared.
+/// A figure's values before the comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) workload: String,
@@ -23,22 +23,22 @@ pub(super) struct Series {
     pub(super) source: Source,
     pub(super) unit: Unit,
     pub(super) better: Better,
-    /// By number of guests and arm.
+    /// The values by number of guests and arm.
     pub(super) values: BTreeMap<(u32, usize), ByBlock>,
-    /// Of a figure that counts events, in the same places: what each value is a rate over, so that both multiplied are a
+    /// For a figure that counts events, with the same keys: the base of each rate, so that their product is a
     /// number of events. Empty for other figures.
     pub(super) over: BTreeMap<(u32, usize), ByBlock>,
-    /// Whether it counts events of which some value has none, or some arm few.
+    /// It counts events, and some value has none or some arm has few.
     pub(super) is_of_few: bool,
 }
 
 impl Series {
-    /// The values of an arm with so many guests.
+    /// The values of an arm at a number of guests.
     pub(super) fn of(&self, guests: u32, arm: usize) -> Option<&ByBlock> {
         self.values.get(&(guests, arm)).filter(|values| !values.is_empty())
     }
 
-    /// The events of an arm with so many guests, where they are known of each block.
+    /// The event counts of an arm at a number of guests, if known for each block.
     pub(super) fn counts(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
         let over = self.over.get(&(guests, arm))?;
         let count = |(&block, &value): (&u32, &f64)| {
@@ -48,12 +48,12 @@ impl Series {
         self.of(guests, arm)?.iter().map(count).collect()
     }
 
-    /// The same of a figure that is made of few events.
+    /// The event counts, if the figure has few events.
     pub(super) fn counts_of_few(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
         self.counts(guests, arm).filter(|_| self.is_of_few)
     }
 
-    /// What its values are compared by.
+    /// The scale on which its values are compared.
     pub(super) fn scale(&self) -> Scale {
         if self.is_of_few {
             return Scale::Difference;
@@ -73,27 +73,27 @@ impl Series {
     }
 }
 
-/// The place of a value.
+/// The key of a value.
 type Place = (String, u32, usize, u32);
 
-/// What figures of a run are rates over.
+/// The bases of a run's rates.
 #[derive(Clone, Copy)]
 struct Over {
     seconds: f64,
-    /// Units of the workload's work.
+    /// The amount of work, in the workload's unit.
     work: Option<f64>,
 }
 
-/// What could not be used.
+/// Values and runs that were not used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Unused {
-    /// Figures that were no number in some run.
+    /// Figures that were not finite in some run.
     pub(super) not_numbers: BTreeSet<String>,
-    /// Runs beside a later one of the same cell.
+    /// The number of runs that a later one of the same cell replaces.
     pub(super) repeated: usize,
 }
 
-/// The figures of `runs`, those of workloads first, each workload's in the order in which its first run has them.
+/// The figures of `runs`: those of workloads first, each workload's in the order of its first run.
 pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> (Vec<Series>, Unused) {
     let mut unused = Unused::default();
     let mut last: BTreeMap<&Cell, &Run> = BTreeMap::new();
@@ -154,8 +154,8 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     (found, unused)
 }
 
-/// The exits of each unit of work that a run did, where the workload says how much that was. Over the whole run, so that
-/// those of the tool's start and end are among them.
+/// The exits for each unit of work of a run, if the workload reports its work. They are over the whole run,
+/// so they include those of the tool's start and end.
 fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };
     let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
@@ -172,7 +172,7 @@ fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     each.collect()
 }
 
-/// What the values of a figure that counts events are rates over.
+/// Sets the base of the rates of a figure that counts events.
 fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
     let of = |over: &Over| match (series.source, series.unit) {
         (Source::Host, Unit::PerSecond) => Some(over.seconds),
@@ -190,7 +190,7 @@ fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
     series.is_of_few = series.has_few();
 }
 
-/// The guests' figures as those of the run, in the order of the first guest that has them.
+/// The guests' figures combined for the run, in the order of the first guest that has them.
 fn of_guests(run: &Run) -> Vec<Metric> {
     let mut names: Vec<&Metric> = Vec::new();
     for metric in run.guests.iter().flatten() {
@@ -205,7 +205,7 @@ fn of_guests(run: &Run) -> Vec<Metric> {
             .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
             .map(|metric| metric.value)
             .collect();
-        // A guest that lacks the figure would make a sum too small.
+        // If a guest lacks the figure, the sum would be too small.
         if values.len() != run.guests.len() {
             return None;
         }
@@ -214,7 +214,7 @@ fn of_guests(run: &Run) -> Vec<Metric> {
     combined.collect()
 }
 
-/// A reason, port or address that was not seen in a run in which exits were counted was seen 0 times.
+/// A reason, port or address without events in a run in which exits were counted has the value 0.
 fn fill_unseen(found: &mut [Series]) {
     let is_count = |series: &Series| {
         series.source == Source::Host
@@ -223,7 +223,7 @@ fn fill_unseen(found: &mut [Series]) {
                 || wording::exits_of_which_work(&series.metric).is_some())
             && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
     };
-    // Those of a unit of work are known of the runs whose work is.
+    // Figures for each unit of work are known only for runs with known work.
     let family = |series: &Series| {
         (series.workload.clone(), wording::exits_of_which_work(&series.metric).map(|(unit, _)| unit))
     };
@@ -241,7 +241,7 @@ fn fill_unseen(found: &mut [Series]) {
     }
 }
 
-/// The scale on which values of this unit can be compared.
+/// The scale on which values of this unit are compared.
 pub(super) fn scale_of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Scale {
     let are_positive = values.into_iter().all(|value| value.is_finite() && value > 0.0);
     if unit != Unit::Percent && are_positive { Scale::Ratio } else { Scale::Difference }

@@ -1,4 +1,4 @@
-//! The answer in a word, a sentence, and a sentence for each arm and workload.
+//! The verdict in a word, in a sentence, and in a sentence for each arm and workload.
 
 use exits::{agree, counted};
 use serde::{Deserialize, Serialize};
@@ -8,32 +8,32 @@ use super::findings::{Comparison, Figure, Finding, Findings};
 use super::wording::{accessed, bound, by, counted_reason, guests, verb};
 use stats::Contrast;
 
-/// The answer.
+/// The verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// In a word.
+    /// The judgement.
     pub judgement: Judgement,
-    /// In a sentence.
+    /// The verdict in a sentence.
     pub sentence: String,
-    /// What was found and what not, a sentence each.
+    /// A sentence for each finding.
     pub sentences: Vec<String>,
 }
 
-/// The answer in a word, from the main figure of each workload in each arm.
+/// The judgement, from the main figure of each workload in each arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// Some are better and none is worse.
+    /// At least one improved and none got worse.
     Better,
-    /// Some are worse and none is better.
+    /// At least one got worse and none improved.
     Worse,
-    /// Some are better and some are worse.
+    /// Some improved and some got worse.
     Mixed,
-    /// None differs.
+    /// No significant difference.
     NoDifference,
-    /// There are too few repeats to tell.
+    /// There are too few repeats for intervals.
     TooFewRepeats,
-    /// The arms are alike: nothing can differ, and the false alarms are counted.
+    /// The arms are equal: there is no difference to find, and false alarms are counted.
     Alike,
     /// Nothing was compared.
     #[default]
@@ -114,7 +114,8 @@ fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> Str
         ),
         Judgement::NoDifference => no_difference(findings, main),
         Judgement::TooFewRepeats => {
-            "There are too few repeats to tell whether the arms differ; at least three are needed.".to_owned()
+            "There are too few repeats for an interval of the difference; at least three are needed."
+                .to_owned()
         }
         Judgement::Alike => String::new(),
         Judgement::Nothing => {
@@ -186,13 +187,12 @@ fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
             None => format!("{arm}: no difference was seen in {name}{with}."),
         },
         Finding::TooFew => {
-            format!("{arm}: too few to tell: {} of {name}{with}.", counted(change.repeats as u64, "repeat"))
+            format!("{arm}: too few repeats: {} of {name}{with}.", counted(change.repeats as u64, "repeat"))
         }
     }
 }
 
-/// What became of the exits, where they were counted: a sentence for each arm and workload, and one more of each unit of
-/// work.
+/// The changes of exits, if counted: a sentence for each arm and workload, and one for each unit of work.
 fn exits(findings: &Findings) -> Vec<String> {
     let totals =
         findings.figures.iter().filter(|figure| figure.is_exit_total() || figure.is_exit_total_of_work());
@@ -200,8 +200,8 @@ fn exits(findings: &Findings) -> Vec<String> {
     of.filter(|(_, one)| !one.is_aa).map(|(figure, one)| sentence(findings, figure, one)).collect()
 }
 
-/// Which exits came or went, beyond what so many comparisons find by chance: there is one for each reason, port
-/// and page.
+/// The exits that changed significantly, adjusted for the many comparisons: there is one for each reason,
+/// port and page.
 fn reasons(findings: &Findings) -> Vec<String> {
     let of_reasons =
         |figure: &&Figure| counted_reason(&figure.metric).is_some() || accessed(&figure.metric).is_some();

@@ -1,4 +1,4 @@
-//! Doubts about a study, as data; the words are for people and may change.
+//! Doubts about a study, as data. Their text may change.
 
 use exits::{agree, counted};
 use std::fmt;
@@ -12,99 +12,100 @@ use super::fingerprints::Unlike;
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Warning {
-    /// Runs of one arm were made on unlike hosts or guests, and were compared because that was asked for.
+    /// Runs of one arm were made on different hosts or guests, and were compared because the user asked for
+    /// it.
     Unlike {
-        /// In what.
+        /// The facts that differ.
         fields: Vec<Unlike>,
     },
-    /// Fewer runs than were planned.
+    /// There are fewer runs than planned.
     Incomplete {
-        /// Runs that are there.
+        /// The number of runs.
         runs: usize,
-        /// Runs that were planned.
+        /// The number of planned runs.
         planned: usize,
     },
     /// Something in the folder is damaged or does not belong there, and was left out.
     Damaged {
-        /// What, where, and why.
+        /// The file and its fault.
         what: String,
     },
     /// Attempts that failed; those that were repeated with success are counted too.
     Failed {
-        /// How many.
+        /// The number of failed attempts.
         attempts: usize,
-        /// Cells without any run that counts for it.
+        /// The number of cells without a valid run.
         lost: usize,
     },
-    /// Blocks in which an arm has no run; its comparisons rest on the others.
+    /// Blocks in which an arm has no run; its comparisons use the others.
     BrokenBlocks {
-        /// How many.
+        /// The number of blocks.
         blocks: usize,
     },
     /// Too few repeats for intervals.
     TooFewRepeats {
-        /// Blocks that hold every arm.
+        /// The number of blocks that hold every arm.
         blocks: usize,
     },
-    /// Too few repeats for a test that assumes no shape of the noise.
+    /// Too few repeats for a test without assumptions on the distribution of the noise.
     NoPermutation {
-        /// Blocks that hold every arm.
+        /// The number of blocks that hold every arm.
         blocks: usize,
     },
     /// The baseline of the plan never ran, so nothing is compared.
     NoBaseline,
-    /// Figures that were no number in some run.
+    /// Figures that were not finite in some run.
     NotNumbers {
         /// Their names.
         figures: Vec<String>,
     },
-    /// Runs of a cell beside a later one.
+    /// Runs that a later one of the same cell replaces.
     Repeated {
-        /// How many.
+        /// The number of runs.
         runs: usize,
     },
-    /// Guests did not start together: their loads ran side by side for a part of the run only.
+    /// Guests did not start together: their workloads overlapped for a part of the run only.
     Skew {
-        /// Runs in which the skew was more than a hundredth of the run.
+        /// The number of runs in which the skew was more than a hundredth of the run.
         runs: usize,
         /// The largest skew, in seconds.
         largest: f64,
     },
-    /// A load did not reach the rate that it was asked for.
+    /// A workload did not attain the requested rate.
     Behind {
         /// The workload.
         workload: String,
-        /// The smallest share of the rate that was reached, in percent.
+        /// The smallest attained share of the rate, in percent.
         percent: f64,
     },
-    /// The baseline has no runs with so many guests, and another arm is in its place there.
+    /// The baseline has no runs with so many guests, and another arm replaces it there.
     OtherBaseline {
-        /// Guests.
+        /// The number of guests.
         guests: u32,
         /// The arm.
         arm: String,
     },
-    /// The host is an emulated one.
+    /// The host is emulated.
     Emulated {
-        /// What its processors are.
+        /// The emulator of its processors.
         emulator: String,
     },
     /// The host is itself a VM.
     Nested {
-        /// Whose.
+        /// The hypervisor below it.
         below: String,
     },
-    /// What a run itself warned of.
+    /// A warning of the runs themselves.
     OfRuns {
         /// The text.
         text: String,
-        /// How many runs said it.
+        /// The number of runs with this warning.
         runs: usize,
     },
 }
 
 impl Warning {
-    /// Whether the figures should not be believed before it is explained.
+    /// Tests whether the warning makes the figures unreliable until it is explained.
     pub fn is_grave(&self) -> bool {
         matches!(self, Self::Unlike { .. } | Self::NoBaseline | Self::Damaged { .. })
     }
@@ -164,11 +165,11 @@ impl fmt::Display for Warning {
             ),
             Self::NoBaseline => write!(f, "The baseline of the plan has no run, so nothing is compared"),
             Self::NotNumbers { figures } => {
-                write!(f, "Left out where it was no number: ")?;
+                write!(f, "Left out because it was not a number: ")?;
                 list(f, figures.iter().cloned())
             }
             Self::Repeated { runs } => {
-                write!(f, "{} left out: a later one stands in the same place", counted(*runs as u64, "run"))
+                write!(f, "{} left out: replaced by later ones", counted(*runs as u64, "run"))
             }
             Self::Skew { runs, largest } => write!(
                 f,

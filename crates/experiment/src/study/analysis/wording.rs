@@ -5,12 +5,12 @@ use crate::study::Unit;
 use crate::study::workload::WorkUnit;
 use stats::{Contrast, Interval, Scale};
 
-/// What figures begin with that count VM exits for each unit of work.
+/// The prefix of figures that count VM exits for each unit of work.
 const OF_WORK: &str = "exits-per-";
-/// The figure that counts VM exits of all reasons.
+/// The metric of the VM exits of all reasons.
 pub(super) const EXIT_TOTAL: &str = "exits.total";
 
-/// "random-read throughput"; "exits total during random-read".
+/// The name of a figure: "random-read throughput"; "exits total during random-read".
 pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
     let words = metric_in_words(metric);
     match source {
@@ -22,19 +22,19 @@ pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
     }
 }
 
-/// Exits of one reason, or `total`, for each unit of work.
+/// The metric of the exits of one reason, or of the `total`, for each unit of work.
 pub(super) fn exits_of_work(unit: WorkUnit, reason: &str) -> String {
     format!("{OF_WORK}{}.{reason}", unit.singular())
 }
 
-/// The unit of a figure that counts VM exits for each unit of a workload's work, and the reason, or `total`: event and HLT
-/// of `exits-per-event.HLT`.
+/// The unit and the reason (or `total`) of a metric of VM exits for each unit of work: event and HLT for
+/// `exits-per-event.HLT`.
 pub fn exits_of_which_work(metric: &str) -> Option<(WorkUnit, &str)> {
     let (unit, reason) = metric.strip_prefix(OF_WORK)?.split_once('.')?;
     Some((WorkUnit::of_singular(unit)?, reason))
 }
 
-/// A metric's name as words: its dots are blanks, and CPU is written as people do.
+/// A metric's name in words: dots become blanks, and CPU is in capitals.
 pub fn metric_in_words(metric: &str) -> String {
     if let Some((unit, reason)) = exits_of_which_work(metric) {
         let rest = if reason == "total" { "in all" } else { reason };
@@ -54,30 +54,30 @@ pub fn metric_in_words(metric: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The reason of a figure that counts VM exits of one, or tells their handling time: `exits.HLT` and `handling.HLT` are
-/// of HLT, `exits.total` of none.
+/// The reason of a metric of exits or their handling time: HLT for `exits.HLT` and `handling.HLT`, `None` for
+/// `exits.total`.
 pub fn exit_reason(metric: &str) -> Option<&str> {
     counted_reason(metric).or_else(|| metric.strip_prefix("handling.").filter(|rest| *rest != "total"))
 }
 
-/// The reason of a figure that counts VM exits of one: HLT of `exits.HLT`.
+/// The reason of a metric of exits: HLT for `exits.HLT`.
 pub fn counted_reason(metric: &str) -> Option<&str> {
     metric.strip_prefix("exits.").filter(|rest| *rest != "total")
 }
 
-/// The port, or the page of addresses, of a figure that counts accesses: `port.0x20` of `accesses.port.0x20`; none of
-/// `accesses.port`, which is of all ports.
+/// The port, or the page of addresses, of a metric of accesses: `port.0x20` for `accesses.port.0x20`; `None`
+/// for `accesses.port`, which covers all ports.
 pub fn accessed(metric: &str) -> Option<&str> {
     metric.strip_prefix("accesses.").filter(|place| place.contains('.'))
 }
 
-/// "by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)".
+/// The change with its certainty: "by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)".
 pub(super) fn by(change: &Contrast, unit: Unit) -> String {
     let size = amount(change.estimate.abs(), change, unit);
     format!("by {size} ({})", certainty(change, unit))
 }
 
-/// "95 % interval 1.2 to 3.0 %, 8 pairs".
+/// The certainty of a change: "95 % interval 1.2 to 3.0 %, 8 pairs".
 fn certainty(change: &Contrast, unit: Unit) -> String {
     let repeats = if change.is_paired { "pairs" } else { "repeats a side" };
     match change.interval {
@@ -92,7 +92,7 @@ fn certainty(change: &Contrast, unit: Unit) -> String {
     }
 }
 
-/// Without signs where both ends go the way of the estimate.
+/// The interval in words, without signs if both ends have the sign of the estimate.
 fn interval_in_words(interval: Interval, change: &Contrast, unit: Unit) -> String {
     let Interval { low, high } = interval;
     let number = |value: f64| number(value, change);
@@ -104,7 +104,7 @@ fn interval_in_words(interval: Interval, change: &Contrast, unit: Unit) -> Strin
     format!("{} to {}{}", signed(low), signed(high), suffix(change.scale, unit))
 }
 
-/// The most that may be there though no difference was seen: "larger than 1.4 %".
+/// The bound of a possible difference if there is no significant one: "larger than 1.4 %".
 pub(super) fn bound(change: &Contrast, unit: Unit) -> Option<String> {
     let Interval { low, high } = change.interval?;
     Some(amount(low.abs().max(high.abs()), change, unit))
@@ -114,7 +114,7 @@ fn amount(value: f64, change: &Contrast, unit: Unit) -> String {
     format!("{}{}", number(value, change), suffix(change.scale, unit))
 }
 
-/// As many decimals as the interval bears out.
+/// A number with as many decimals as the interval justifies.
 fn number(value: f64, change: &Contrast) -> String {
     let width = change.interval.map_or(value.abs(), |interval| interval.high - interval.low);
     let decimals = match width {
@@ -145,7 +145,7 @@ pub(super) fn verb(finding: Finding) -> &'static str {
     if finding == Finding::Lowered { "lowered" } else { "raised" }
 }
 
-/// "1 VM", "1, 2 and 4 VMs".
+/// The numbers of guests in words: "1 VM", "1, 2 and 4 VMs".
 pub(super) fn guests(counts: &[u32], are_vms: bool) -> String {
     let noun = if are_vms { "VM" } else { "guest" };
     let plural = if counts == [1] { "" } else { "s" };

@@ -1,4 +1,4 @@
-//! One attempt at one run.
+//! One attempt at a run.
 
 use std::fs;
 use std::path::Path;
@@ -15,18 +15,18 @@ use crate::study::sampling::{SampledGuest, Samples, guest_processor_time};
 use crate::study::schedule::{ArmRuns, Slot};
 use crate::study::workload::{Outputs, Step, Steps};
 
-/// A shell reads a file of the kernel.
+/// The limit of a shell that reads a kernel file.
 const SHORT: Duration = Duration::from_secs(60);
 const CPU_TIMES: &str = "cat /proc/stat";
 
-/// How an attempt ended.
+/// The end of an attempt.
 pub(super) enum Ending {
     Made(Box<Run>),
     Failed(FailedAttempt),
     Interrupted,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 pub(super) struct FailedAttempt {
     pub(super) name: String,
     pub(super) why: String,
@@ -34,7 +34,7 @@ pub(super) struct FailedAttempt {
     pub(super) guests_do_not_start: bool,
 }
 
-/// Why a run cannot go on.
+/// The reason why a run cannot continue.
 struct Failure {
     why: String,
     hopeless: bool,
@@ -66,10 +66,10 @@ impl Engine<'_> {
         let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
         let watch = Watch::new(self.stop, limit);
         let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
-        // What was ended may look like a whole run.
+        // The result of an interrupted run may look complete.
         let made = watch.overdue().map_or(made, |limit| Err(self.overdue(limit).into()));
         if self.stopped() {
-            // It was ended, which is nobody's failure.
+            // It was interrupted, which is not a failure.
             let _ = fs::remove_dir_all(&folder);
             return Ok(Ending::Interrupted);
         }
@@ -160,7 +160,7 @@ impl Engine<'_> {
         self.tell(slot, attempt, Phase::Guests);
         let started = self.rig.start(&runs.guests, levels, there, more);
         let started = started.map_err(|error| Failure { hopeless: false, ..hopeless(error.to_string()) })?;
-        // Also what ran before is another machine now that it shares the host with more.
+        // Guests that were warmed up before now share the host with more guests.
         self.running.warm.clear();
         for mut guest in started {
             let facts = facts::ask(guest.as_mut(), &self.workloads);
@@ -186,7 +186,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Once for each guest after its start.
+    /// Runs the prepare steps, once for each guest after its start.
     fn prepare(
         &mut self,
         slot: &Slot,
@@ -255,7 +255,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// All guests' steps at once, with their servers; sampled and timed where there is a `run` to note it in.
+    /// Runs all guests' steps at once, with their servers; sampled and timed if there is a `run` to record it
+    /// in.
     fn together(
         &mut self,
         steps: &[Steps],
@@ -271,7 +272,7 @@ impl Engine<'_> {
             let mut servers = together::arm(&serve, &mut self.running.guests, &mut self.host)?;
             together::release(&mut servers)?;
             let servers = together::wait(scope, servers, &serving);
-            // Whatever happens to the run, servers must not be waited for without end.
+            // Whatever happens to the run, servers must not be waited for for ever.
             let _ends_servers = SetOnDrop(&serving);
             let mut waiting = together::arm(&measure, &mut self.running.guests, &mut self.host)?;
             let before = run.is_some().then(|| cpu_times(&mut self.running.guests)).transpose()?;
@@ -295,13 +296,13 @@ impl Engine<'_> {
             serving.store(true, Ordering::Relaxed);
             let served = together::collect(&servers, interrupted, &serving);
             let mut times = Vec::new();
-            // A server's own failure tells why its clients failed, so it is looked at first.
+            // A server's own failure explains the failures of its clients, so it is checked first.
             let serving = together::sort(served, outputs, &mut Vec::new());
             let running = together::sort(left, outputs, &mut times);
             released?;
             running.map_err(|error| serving.err().unwrap_or(error))?;
             let Some(run) = run else { return Ok(None) };
-            // What was ended has no times of its own.
+            // An interrupted step has no times.
             if watch.ending().load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -323,7 +324,7 @@ impl Engine<'_> {
         format!("{what} was not over when the run's limit of {} s was (order.run_limit)", limit.as_secs())
     }
 
-    /// Guests that are processes of this machine.
+    /// The guests that are processes of this machine.
     fn sampled(&self) -> Vec<SampledGuest> {
         let sampled = |guest: &dyn Guest| {
             Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })
@@ -343,7 +344,7 @@ impl Engine<'_> {
     }
 }
 
-/// Sets the flag when it goes away.
+/// Sets the flag when it is dropped.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

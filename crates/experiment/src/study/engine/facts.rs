@@ -1,4 +1,4 @@
-//! What a guest is made of, asked once after its start.
+//! The facts of a guest, read once after its start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The facts of one guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// What the guest tells of itself, and versions of packages by their names.
+    /// Facts that the guest reports, and versions of packages by their names.
     pub(super) known: BTreeMap<String, String>,
-    /// Programs that workloads need and that are not there.
+    /// Programs that workloads need and that are missing.
     pub(super) missing: BTreeSet<String>,
 }
 
-/// Asks a guest.
+/// Reads the facts of a guest.
 pub(super) fn ask(guest: &mut dyn Guest, workloads: &[Box<dyn Workload>]) -> Result<Facts, GuestError> {
     let programs = workloads.iter().flat_map(|workload| workload.needs());
     let programs: Vec<Program> = programs.filter(|program| program.place == Place::Guest).collect();
@@ -28,20 +28,20 @@ pub(super) fn ask(guest: &mut dyn Guest, workloads: &[Box<dyn Workload>]) -> Res
     Ok(facts)
 }
 
-/// One `name=value` a line.
+/// The script, which prints one `name=value` on each line.
 fn script(programs: &[Program]) -> String {
     let mut script = String::new();
     let mut seen = BTreeSet::new();
     for program in programs.iter().filter(|program| seen.insert(program.name)) {
         let (name, package) = (program.name, program.package);
-        // Debian keeps some in /usr/sbin, which a shell that no one logged in to may not look through.
+        // Debian keeps some in /usr/sbin, which is not in the path of a shell without a login.
         let _ = writeln!(
             script,
             "PATH=$PATH:/usr/sbin:/sbin command -v {name} >/dev/null || echo missing={name}"
         );
         let _ = writeln!(script, "dpkg-query -W -f '{package}=${{Version}}\\n' {package} 2>/dev/null");
     }
-    // The last query's status is no news.
+    // The status of the last query does not matter.
     script + "true\n"
 }
 
@@ -58,7 +58,7 @@ fn read(text: &str) -> Facts {
     facts
 }
 
-/// What a workload lacks in a guest, with the package that has it.
+/// A program that a workload lacks in a guest, with its package.
 pub(super) fn lacking(workload: &dyn Workload, facts: &Facts) -> Option<Program> {
     workload.needs().into_iter().find(|need| need.place == Place::Guest && facts.missing.contains(need.name))
 }

@@ -1,24 +1,24 @@
-//! Failures as they are told: each reason once, with the runs that it hit.
+//! Messages of failures: each reason once, with the runs that it affected.
 
 use std::collections::BTreeSet;
 
 use super::FailedForGood;
 
-/// What the reason of a run begins with that was not even tried.
+/// The prefix of the reason of a run that was not tried.
 const NOT_TRIED: &str = "not tried, because guests did not start before: ";
 
-/// The reason of a run whose guests did not start for an earlier one.
+/// The reason of a run that was not tried, because its guests did not start for an earlier run.
 pub(super) fn not_tried(why: &str) -> String {
     format!("{NOT_TRIED}{why}")
 }
 
-/// Reasons that were told already.
+/// The reasons that were already reported.
 #[derive(Debug, Default)]
 pub struct ToldReasons(BTreeSet<String>);
 
 impl ToldReasons {
-    /// The line for a failed attempt at the run `name`: with its reason when that is told for the first time. `None` for
-    /// a run that was not tried, whose reason is an earlier one's.
+    /// The line for a failed attempt at the run `name`, with the reason if it is new. `None` for a run that
+    /// was not tried, whose reason is an earlier run's.
     pub fn line(&mut self, name: &str, why: &str) -> Option<String> {
         if why.starts_with(NOT_TRIED) {
             return None;
@@ -31,15 +31,15 @@ impl ToldReasons {
 /// Runs that failed for one reason.
 #[derive(Debug, PartialEq)]
 pub struct SharedReason<'a> {
-    /// Why they failed.
+    /// The reason.
     pub why: &'a str,
-    /// The runs, in their order.
+    /// The runs, in order.
     pub runs: Vec<&'a FailedForGood>,
-    /// How many of them were not tried because guests had not started before.
+    /// The number of them that were not tried because guests had not started before.
     pub not_tried: usize,
 }
 
-/// Failed runs by their reasons, in the order of the first of each.
+/// Failed runs grouped by reason, in the order of their first run.
 pub fn by_reason(failed: &[FailedForGood]) -> Vec<SharedReason<'_>> {
     let mut reasons: Vec<SharedReason<'_>> = Vec::new();
     for run in failed {

@@ -11,10 +11,10 @@ use crate::study::factor::{HostLevels, InForce, Level, in_force};
 use crate::study::guest::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 use crate::study::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
 
-/// Gives the files of the guest image, or says why there are none and what to do.
+/// Finds the files of the guest image, or returns the reason why there are none and what to do.
 pub type FindFiles<'a> = Box<dyn FnMut(&Path) -> Result<GuestFiles, String> + 'a>;
 
-/// This machine: its settings by the crate `knobs`, guests as the plan names them, samples of its kernel.
+/// This machine: its settings by the crate `knobs`, the guests of the plan, samples of its kernel.
 pub struct Here<'a> {
     root: PathBuf,
     folder: PathBuf,
@@ -25,8 +25,8 @@ pub struct Here<'a> {
 }
 
 impl<'a> Here<'a> {
-    /// Guests and scripts keep their files below `folder`; `find_files` is asked when guests need the image, with a
-    /// folder for what it makes.
+    /// Guests and scripts keep their files below `folder`; `find_files` is called when guests need the image,
+    /// with a folder for the files that it makes.
     pub fn new(folder: &Path, find_files: FindFiles<'a>) -> Self {
         let root = PathBuf::from("/");
         let command = ["exitless", "experiment", "run"].map(str::to_owned).to_vec();
@@ -90,7 +90,7 @@ impl Rig for Here<'_> {
             };
             starting.into_iter().map(ended).collect()
         });
-        // Those that started end with their values where another one did not.
+        // Started guests are dropped, which ends them, if another one did not start.
         started.into_iter().collect()
     }
 

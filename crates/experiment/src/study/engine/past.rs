@@ -1,4 +1,4 @@
-//! What a study has made already.
+//! The earlier runs of a study.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::study::record::{Cell, Run};
 
-/// Runs and attempts of earlier sessions, and of this one before its link was lost.
+/// Runs and attempts of earlier sessions, and of this session before its connection was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Past {
-    /// Whole runs.
+    /// The complete runs.
     pub runs: Vec<Run>,
-    /// Failed attempts by the run's place in the order.
+    /// Failed attempts by the run's position in the order.
     pub tried: BTreeMap<u32, Tried>,
-    /// Seconds that the failed runs' sessions took, where they are more than those of the whole ones.
+    /// Seconds that the sessions with failed runs took, if longer than those of the complete runs.
     pub spent: f64,
 }
 
-/// How often a run was tried in vain.
+/// The number of failed attempts at a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// Since the study's begin.
+    /// Since the start of the study.
     pub ever: u32,
-    /// This time, which counts against the plan's limit.
+    /// In this session, which the plan's limit counts.
     pub now: u32,
 }
 
 impl Past {
-    /// That of a result folder, at a session's begin.
+    /// The past of a result folder at the start of a session.
     pub fn new(runs: &[Run], failed: &[Run]) -> Self {
         let mut tried: BTreeMap<u32, Tried> = BTreeMap::new();
         for run in failed {
@@ -41,7 +41,7 @@ impl Past {
         self.runs.iter().any(|run| run.cell == *cell)
     }
 
-    /// Notes a failed attempt of this time.
+    /// Records a failed attempt of this session.
     pub(in crate::study) fn fail(&mut self, position: u32) {
         let tried = self.tried.entry(position).or_default();
         tried.ever += 1;

@@ -1,4 +1,4 @@
-//! What the engine needs of a machine, and where its runs go.
+//! The traits of the machine and of the storage that the engine uses.
 
 use std::path::{Path, PathBuf};
 
@@ -11,30 +11,30 @@ use crate::study::record::Run;
 use crate::study::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::study::store::{Store, StoreError};
 
-/// A machine that can be switched, that has guests, and that can be sampled: this one, or a stand-in.
+/// A machine that can be switched, runs guests, and can be sampled: this one, or a mock.
 pub trait Rig {
-    /// Puts levels in force, in this order.
+    /// Applies levels, in this order.
     ///
     /// # Errors
-    /// Why not, and what to do; what was changed until then is taken back by [`Rig::undo`].
+    /// The reason, and what to do; the changes made until then are undone by [`Rig::undo`].
     fn apply(&mut self, levels: &[&Level]) -> Result<(), String>;
 
-    /// Takes back all that is in force; gives what could not be taken back.
+    /// Undoes all changes; returns those that could not be undone.
     fn undo(&mut self) -> Vec<String>;
 
-    /// The host as it is now.
+    /// The current fingerprint of the host.
     fn fingerprint(&mut self) -> Fingerprint;
 
-    /// The host in the place of a guest, for steps that run there.
+    /// The host as a guest, for steps that run there.
     ///
     /// # Errors
-    /// Where its scripts have no place.
+    /// If the folder of its scripts cannot be made.
     fn host(&mut self) -> Result<Box<dyn Guest>, GuestError>;
 
-    /// Starts guests beside the `there` that run, as the levels have them.
+    /// Starts `more` guests in addition to the `there` running ones, with the settings of the levels.
     ///
     /// # Errors
-    /// The first one that does not start; none of the new ones runs then.
+    /// The error of the first one that does not start; then none of the new ones keeps running.
     fn start(
         &mut self,
         plan: &GuestPlan,
@@ -43,45 +43,45 @@ pub trait Rig {
         more: u32,
     ) -> Result<Vec<Box<dyn Guest>>, GuestError>;
 
-    /// Begins to sample.
+    /// Starts to sample.
     ///
     /// # Errors
-    /// Why nothing can be sampled.
+    /// The reason why nothing can be sampled.
     fn sample(&mut self, plan: &SamplePlan, guests: &[SampledGuest]) -> Result<Box<dyn Sampling>, String>;
 
-    /// Whether the levels are in force while the guests are there.
+    /// Checks that the levels are in force while the guests run.
     fn in_force(&mut self, levels: &[&Level], guests: &[SampledGuest]) -> InForce;
 }
 
-/// A sampler at work.
+/// A running sampler.
 pub trait Sampling {
-    /// Ends it.
+    /// Stops it.
     fn stop(self: Box<Self>) -> Box<dyn Samples>;
 }
 
-/// Where runs go: the result folder, or the link to it.
+/// The storage of runs: the result folder, or the connection to it.
 pub trait Sink {
-    /// An empty folder for the files of the next run.
+    /// Makes an empty folder for the files of the next run.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be made.
     fn folder(&mut self) -> Result<PathBuf, StoreError>;
 
-    /// Takes a run, whole or failed, with its files.
+    /// Stores a run, complete or failed, with its files.
     ///
     /// # Errors
-    /// Where it cannot be kept.
+    /// If it cannot be stored.
     fn keep(&mut self, run: &Run, folder: &Path) -> Result<(), StoreError>;
 
-    /// Tells how far the study is.
+    /// Reports the progress of the study.
     fn progress(&mut self, progress: &StudyProgress);
 }
 
-/// A result folder on this machine, and who is told of the progress.
+/// A result folder on this machine, with a callback for progress.
 pub struct Kept<'a> {
     /// The result folder.
     pub store: &'a mut Store,
-    /// Is told.
+    /// The callback for progress.
     pub on_progress: &'a mut dyn FnMut(&StudyProgress),
 }
 

@@ -1,10 +1,10 @@
-//! What a workload's steps are for each guest.
+//! The steps of a workload for each guest.
 
 use crate::study::factor::Level;
 use crate::study::guest::Guest;
 use crate::study::workload::{Place, Scene, Step, Steps, Workload};
 
-/// The steps for each guest; for the host alone where there are no guests.
+/// The steps for each guest, or for the host if there are no guests.
 pub(super) fn steps(workload: &dyn Workload, levels: &[&Level], guests: &[Box<dyn Guest>]) -> Vec<Steps> {
     let count = u32::try_from(guests.len()).unwrap_or(u32::MAX);
     let interrupt_virtualization = levels.iter().find_map(|level| level.interrupt_virtualization);

@@ -1,4 +1,4 @@
-//! Steps that begin at the same moment, and what they left.
+//! Steps that start at the same time, and their results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -9,23 +9,23 @@ use super::scene;
 use crate::study::guest::{Armed, Finished, Guest, GuestError, release_together};
 use crate::study::workload::{Outputs, Step};
 
-/// How long a signal may go unseen.
+/// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Steps that wait for their release: of which guest, and by which name.
+/// Steps that are ready to be released: their guests and names.
 pub(super) struct Waiting {
     steps: Vec<(usize, &'static str)>,
     armed: Vec<Box<dyn Armed>>,
 }
 
-/// What a step left.
+/// The result of a step.
 pub(super) struct Left {
     guest: usize,
     step: &'static str,
     finished: Result<Finished, GuestError>,
 }
 
-/// Brings steps to where one word releases each. `of` are the steps of each guest.
+/// Prepares steps so that one word releases each. `of` holds the steps of each guest.
 pub(super) fn arm(
     of: &[&[Step]],
     guests: &mut [Box<dyn Guest>],
@@ -43,12 +43,12 @@ pub(super) fn arm(
     Ok(waiting)
 }
 
-/// Releases all of them back to back.
+/// Releases all steps one right after the other.
 pub(super) fn release(waiting: &mut Waiting) -> Result<(), String> {
     release_together(&mut waiting.armed).map_err(|error| error.to_string())
 }
 
-/// Waits for each in a thread of its own.
+/// Waits for each step in a thread of its own.
 pub(super) fn wait<'scope>(
     scope: &'scope Scope<'scope, '_>,
     waiting: Waiting,
@@ -59,15 +59,15 @@ pub(super) fn wait<'scope>(
         let sender: Sender<Left> = sender.clone();
         scope.spawn(move || {
             let finished = armed.finish(stop);
-            // Nobody listens any more where the run has failed already.
+            // The receiver is gone if the run has already failed.
             let _ = sender.send(Left { guest, step, finished });
         });
     }
     receiver
 }
 
-/// Collects what `receiver` gets until nothing more can come. `ending` is set, so that all of them end, as soon as
-/// `interrupted` is, or one of them has failed.
+/// Collects results from `receiver` until there are no more. Sets `ending`, which ends all steps, as soon as
+/// `interrupted` is set or a step has failed.
 pub(super) fn collect(receiver: &Receiver<Left>, interrupted: &AtomicBool, ending: &AtomicBool) -> Vec<Left> {
     let mut all = Vec::new();
     loop {
@@ -87,7 +87,7 @@ pub(super) fn collect(receiver: &Receiver<Left>, interrupted: &AtomicBool, endin
     }
 }
 
-/// The outputs of each guest's steps and the times of those that ended by themselves, or the first error.
+/// The outputs of each guest's steps and the times of the completed ones, or the first error.
 pub(super) fn sort(
     left: Vec<Left>,
     outputs: &mut [Outputs],
@@ -102,7 +102,7 @@ pub(super) fn sort(
                     outputs.steps.insert(step.to_owned(), finished.output);
                 }
             }
-            // What was ended because of another one's failure is not the story.
+            // The failure of a step that was ended because another one failed does not matter.
             Err(error) => failure = failure.or(Some(error)),
         }
     }

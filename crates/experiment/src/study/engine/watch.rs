@@ -1,4 +1,4 @@
-//! The end of an attempt that a signal or its limit brings about.
+//! The end of an attempt by a signal or by its time limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use crate::study::guest::Cut;
 
-/// How long a signal may go unseen.
+/// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);
-/// Scripts have 5 s after SIGTERM and 5 s after SIGKILL. What does not come back by then waits for a guest that hears
-/// nothing any more.
+/// Scripts have 5 s after SIGTERM and 5 s after SIGKILL. A call that has not returned by then waits for a
+/// guest that no longer responds.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Looks after one attempt.
+/// Watches one attempt.
 pub(super) struct Watch<'a> {
     stop: &'a AtomicBool,
     limit: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Of an attempt that may take `limit`, and ends when `stop` is set.
+    /// Watches an attempt that may take `limit`, and ends when `stop` is set.
     pub(super) fn new(stop: &'a AtomicBool, limit: Duration) -> Self {
         Self {
             stop,
@@ -39,25 +39,25 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Is set once the attempt has to end: what waits for scripts looks at it.
+    /// The flag that is set when the attempt has to end; the code that waits for scripts polls it.
     pub(super) fn ending(&self) -> &AtomicBool {
         &self.ending
     }
 
-    /// The limit, if it is over.
+    /// The limit, if it has expired.
     pub(super) fn overdue(&self) -> Option<Duration> {
         self.overdue.load(Ordering::Relaxed).then_some(self.limit)
     }
 
-    /// What cuts guests off, should waiting for their scripts to end be in vain.
+    /// Adds functions that cut guests off, for the case that waiting for their scripts to end fails.
     pub(super) fn cut_if_needed(&self, cuts: impl Iterator<Item = Cut>) {
         self.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
     }
 
-    /// Does `act` under watch.
+    /// Runs `act` under watch.
     pub(super) fn over<T>(&self, act: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
-            // Goes away also when `act` panics, and the thread with it.
+            // Dropped also if `act` panics, which ends the thread.
             let (_at_work, over) = mpsc::channel::<()>();
             scope.spawn(move || self.follow(&over));
             act()

@@ -1,4 +1,4 @@
-//! How frequencies are set: cpufreq's files, or `xenpm` where the hypervisor has them.
+//! Sets CPU frequencies: in cpufreq's files, or by `xenpm` on Xen, whose hypervisor controls them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,16 +9,16 @@ use host::CpuSet;
 
 use super::{ApplyError, FrequencyLevel};
 
-/// One change, in the order in which it is made.
+/// One change, in the order of application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A value in a file.
+    /// A value written to a file.
     File { path: String, value: String },
-    /// A program, and the one that takes it back.
+    /// A program, and the program that undoes it.
     Program { run: Vec<String>, undo: Vec<String> },
 }
 
-/// What holds for a CPU, frequencies in kilohertz.
+/// The limits of a CPU, frequencies in kilohertz.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Limits {
     governor: Option<String>,
@@ -26,7 +26,7 @@ struct Limits {
     maximum: u32,
 }
 
-/// The changes that a level takes.
+/// The changes that a level needs.
 pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, ApplyError> {
     if on_xen(root) {
         let limits = xen_limits()?;
@@ -45,7 +45,7 @@ pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, Ap
     Ok(chosen.iter().flat_map(|cpu| linux_steps(*cpu, &limits[cpu], level)).collect())
 }
 
-/// Whether what was set holds, on Xen; of files each was read back as it was written.
+/// Checks on Xen that the settings are in force; cpufreq's files are each read back as they are written.
 pub(super) fn check(root: &Path, level: &FrequencyLevel) -> Result<(), ApplyError> {
     if !on_xen(root) {
         return Ok(());
@@ -77,19 +77,19 @@ fn on_xen(root: &Path) -> bool {
     fs::read_to_string(root.join("sys/hypervisor/type")).is_ok_and(|text| text.trim() == "xen")
 }
 
-/// The CPUs that the level names, each of which must have a frequency.
+/// The CPUs of the level, each of which must have a frequency.
 fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Vec<u32>, ApplyError> {
     let there: Vec<u32> = there.collect();
     let Some(named) = &level.cpus else { return Ok(there) };
-    let set =
-        CpuSet::parse(named).ok_or_else(|| frequency(format!("{named:?} is no list of CPUs such as 0-3")))?;
+    let set = CpuSet::parse(named)
+        .ok_or_else(|| frequency(format!("{named:?} is not a list of CPUs such as 0-3")))?;
     match set.iter().find(|cpu| !there.contains(cpu)) {
         Some(cpu) => Err(frequency(format!("CPU {cpu} of {named:?} is not there, or has no cpufreq"))),
         None => Ok(set.iter().collect()),
     }
 }
 
-/// The limits in their order: at no time may the lower one be above the upper one, which the kernel refuses.
+/// The limits in an order in which the lower one never exceeds the upper one, which the kernel refuses.
 fn ordered<T>(
     before: &Limits,
     level: &FrequencyLevel,
@@ -170,8 +170,9 @@ fn xen_limits() -> Result<BTreeMap<u32, Limits>, ApplyError> {
     Ok(limits)
 }
 
-/// What `xenpm get-cpufreq-para` prints (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME : VALUE`, each CPU
-/// beginning with `cpu id`. A driver that sets frequencies itself has no line `scaling frequency`, and no limits.
+/// Parses the output of `xenpm get-cpufreq-para` (tools/misc/xenpm.c, `print_cpufreq_para`): lines `NAME :
+/// VALUE`, where `cpu id` starts each CPU. A driver that sets frequencies itself has no line `scaling
+/// frequency`, and no limits.
 fn parse_xenpm(text: &str) -> BTreeMap<u32, Limits> {
     let mut found = BTreeMap::new();
     let (mut cpu, mut governor) = (None, None);

@@ -34,7 +34,7 @@ fn a_governor_comes_first() {
     assert_eq!(files(&steps), ["scaling_governor performance", "scaling_max_freq 5"]);
 }
 
-/// As xenpm prints it, shortened.
+/// Output of xenpm, shortened.
 const XENPM: &str = "\
 cpu id               : 0
 affected_cpus        : *0

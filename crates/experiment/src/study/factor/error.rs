@@ -1,25 +1,25 @@
-//! Why a level is not in force.
+//! Errors of applying levels.
 
 use std::path::PathBuf;
 
 use super::CommandPair;
 use crate::study::span::Span;
 
-/// Why levels could not be put in force. What was changed until then is taken back.
+/// The reason why levels could not be applied. The changes made until then are undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// Two levels of one arm want different things.
+    /// Two levels of one arm set different values.
     #[error("Two levels of one arm set {what}, to {one} and to {other}; vary it by one factor only")]
     Conflict {
-        /// What is set twice.
+        /// The setting that both set.
         what: String,
-        /// The one's value.
+        /// The value of the first level.
         one: String,
-        /// The other's.
+        /// The value of the second level.
         other: String,
     },
-    /// The module is not there.
+    /// The module is not loaded.
     #[error(
         "The module {module} is not loaded, so its parameters cannot be set; run `modprobe {module}` first"
     )]
@@ -34,33 +34,33 @@ pub enum ApplyError {
         module: String,
         /// The parameter.
         parameter: String,
-        /// Where it would be.
+        /// The path of the parameter's file.
         path: PathBuf,
     },
     /// The module is in use.
     #[error(
-        "The module {module} must be loaded again, and is in use by {users}; end them, then go on with the study"
+        "The module {module} must be loaded again, and is in use by {users}; end them, then continue the study"
     )]
     InUse {
         /// The module.
         module: String,
-        /// VMs by name and process, or how often it is in use.
+        /// VMs by name and process, or the module's use count.
         users: String,
     },
-    /// The kernel made something else of a value.
+    /// The kernel did not accept a value as it was set.
     #[error("{what} is {found} after it was set to {asked}: this host does not take the value")]
     NotTaken {
         /// A parameter or a file.
         what: String,
-        /// What was asked for.
+        /// The value that was set.
         asked: String,
-        /// What the kernel says.
+        /// The value that the kernel reports.
         found: String,
     },
-    /// Frequencies cannot be set here.
+    /// Frequencies cannot be set on this host.
     #[error("The frequency of CPUs cannot be set: {why}")]
     Frequency {
-        /// What is missing, and what to do.
+        /// The missing part, and what to do.
         why: String,
     },
     /// A command took longer than its limit.
@@ -68,7 +68,7 @@ pub enum ApplyError {
         "The command {command:?} of a level was still running after {limit} and was ended; see why, or give it a longer limit"
     )]
     Limit {
-        /// What was run.
+        /// The command.
         command: String,
         /// Its limit.
         limit: Span,
@@ -79,8 +79,8 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Of a command that was run under timeout(1), whose status is 124 where the time was over, and 137 where it had to
-    /// kill.
+    /// The error of a command run under timeout(1), whose status is 124 if the time expired, and 137 if it
+    /// had to kill.
     pub(super) fn of_command(pair: &CommandPair, error: knobs::Error) -> Self {
         match &error {
             knobs::Error::Command { status, .. }

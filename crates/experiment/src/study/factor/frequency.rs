@@ -7,20 +7,21 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// CPUs held at frequencies: by cpufreq's files, and on Xen, whose hypervisor has the frequencies, by `xenpm`.
+/// CPUs held at frequencies: through cpufreq's files, or through `xenpm` on Xen, whose hypervisor controls
+/// frequencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FrequencyLevel {
-    /// The CPUs as the kernel lists them ("0-3,8"); on Xen those of the hypervisor. All where it is not said.
+    /// The CPUs as the kernel lists them ("0-3,8"); on Xen the hypervisor's. All CPUs by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
-    /// The governor; the others stay with theirs.
+    /// The governor; CPUs keep theirs by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<Governor>,
-    /// No lower frequency: "1200MHz".
+    /// The lowest frequency: "1200MHz".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<Frequency>,
-    /// No higher frequency: "1.2GHz".
+    /// The highest frequency: "1.2GHz".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Frequency>,
 }
@@ -30,7 +31,7 @@ pub struct FrequencyLevel {
 #[serde(transparent)]
 pub struct Governor(pub String);
 
-/// A frequency, in kilohertz as cpufreq and xenpm have it.
+/// A frequency in kilohertz, the unit of cpufreq and xenpm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Frequency {
@@ -38,7 +39,7 @@ pub struct Frequency {
     pub khz: u32,
 }
 
-/// A text is no [`Frequency`].
+/// The error of a text that is not a [`Frequency`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Expected a frequency in kHz, MHz or GHz (\"1200MHz\"), found {0:?}")]
 pub struct NoFrequency(String);
@@ -57,7 +58,7 @@ impl FromStr for Frequency {
     }
 }
 
-/// A decimal number times `factor`; `None` when that is no whole number of kilohertz.
+/// A decimal number times `factor`; `None` if that is not a whole number of kilohertz.
 fn kilohertz(number: &str, factor: u32) -> Option<u32> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));

@@ -1,4 +1,4 @@
-//! The levels of an arm on the host: put in force, and taken back.
+//! Applies the levels of an arm on the host, and undoes them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,28 +8,28 @@ use super::level::setting_path;
 use super::modules::{self, Wanted};
 use super::{ApplyError, CommandPair, Level, Setting, cpufreq};
 
-/// Changes of the host for one arm after the other. All of them are in the journal of the crate `knobs`: they are taken
-/// back by [`Self::undo`], when this goes away, on a panic, and after a kill by `exitless restore`.
+/// The changes of the host for one arm after the other. All are in the journal of the crate `knobs`: they are
+/// undone by [`Self::undo`], on drop, on a panic, and after a kill by `exitless restore`.
 #[derive(Debug)]
 pub struct HostLevels<A: Actions> {
     root: PathBuf,
     command: Vec<String>,
     actions: A,
-    /// Made with the first change: who changes nothing needs no rights to keep a journal.
+    /// Created with the first change: a study without changes needs no rights to keep a journal.
     changes: Option<Changes<A>>,
 }
 
 impl<A: Actions + Clone> HostLevels<A> {
-    /// Of the host below `root` (`/`). `command` is the command line that the journal shows.
+    /// For the host below `root` (`/`). `command` is the command line that the journal shows.
     #[must_use]
     pub fn new(root: &Path, actions: A, command: Vec<String>) -> Self {
         Self { root: root.to_owned(), command, actions, changes: None }
     }
 
-    /// Puts the levels of one arm in force. Each value is read back.
+    /// Applies the levels of one arm. Each value is read back.
     ///
     /// # Errors
-    /// [`ApplyError`]; nothing of the levels is in force then, or the journal knows what is.
+    /// [`ApplyError`]; then none of the levels is in force, or the journal holds those that are.
     pub fn apply(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
         let made = self.apply_all(levels);
         if made.is_err() {
@@ -40,7 +40,7 @@ impl<A: Actions + Clone> HostLevels<A> {
         made
     }
 
-    /// Takes back all that is in force, the newest first; gives a line for each change that stays.
+    /// Undoes all changes, the newest first; returns a line for each change that remains.
     pub fn undo(&mut self) -> Vec<String> {
         let Some(changes) = &mut self.changes else { return Vec::new() };
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
@@ -121,13 +121,14 @@ impl<A: Actions + Clone> HostLevels<A> {
     }
 }
 
-/// A script with its limit: by timeout(1), so that the journal has it and `exitless restore` keeps to it too.
+/// A script with its limit, by timeout(1), so that the limit is in the journal and `exitless restore` applies
+/// it too.
 fn limited(pair: &CommandPair, script: &str) -> Option<Vec<String>> {
     let seconds = format!("{:.3}", pair.limit.duration().as_secs_f64());
     Some(["timeout", "--kill-after=10", &seconds, "sh", "-c", script].map(str::to_owned).to_vec())
 }
 
-/// What stays changed, and why.
+/// The change that remains, and the reason.
 fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String> {
     let why = match outcome {
         Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),

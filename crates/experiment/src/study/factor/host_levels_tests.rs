@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 
-/// A machine of plain files, which plays modprobe, rmmod, and `sh -c "echo TEXT > /FILE"`.
+/// A machine of plain files, which mocks modprobe, rmmod, and `sh -c "echo TEXT > /FILE"`.
 #[derive(Clone)]
 struct Machine {
     root: PathBuf,
@@ -116,7 +116,7 @@ fn a_parameter_goes_there_and_back() {
     assert_eq!(levels.undo(), Vec::<String>::new());
     assert_eq!(read(&root, PARAMETER), "Y");
     machine.ran();
-    // What is so already is not touched, and needs no journal.
+    // A value that is already as asked is not changed, and needs no journal.
     levels
         .apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = true, ple_gap = 128 } }")])
         .unwrap();
@@ -254,10 +254,10 @@ fn what_a_killed_study_left_is_restored() {
          commands = [{ before = \"one\", after = \"undo one\" }]",
     );
     levels.apply(&[&level]).unwrap();
-    // Killed: nothing of it runs any more.
+    // A killed process: nothing of it runs.
     std::mem::forget(levels);
     machine.ran();
-    // What a plan's script does is for whoever restores to know.
+    // Restoring runs a plan's script only if it is asked to.
     let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
     assert!(restored.incomplete(), "{restored:?}");
     let scripts_too = Restore { run_scripts: true, ..Restore::default() };

@@ -1,4 +1,4 @@
-//! Whether levels are in force while guests run.
+//! Checks that levels are in force while guests run.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use super::level::setting_path;
 use super::{Level, modules};
 use crate::study::sampling::SampledGuest;
 
-/// What was found of levels that should be in force.
+/// The findings of the check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InForce {
-    /// What contradicts them: the run is none of its arm.
+    /// Contradictions: the run does not belong to its arm.
     pub contradictions: Vec<String>,
-    /// What could not be looked at, and why.
+    /// Levels that could not be checked, and the reason.
     pub unverified: Vec<String>,
 }
 
-/// What KVM must say of interrupt virtualization for the guests.
+/// The state of interrupt virtualization that KVM must report for the guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expected {
-    /// This inhibits it.
+    /// Inhibited by this reason.
     Inhibited(InhibitReason),
-    /// Nothing inhibits it.
+    /// Not inhibited.
     Active,
-    /// It is off, for whatever reason.
+    /// Off, for any reason.
     Off,
 }
 
-/// The switch of APICv and of AVIC.
+/// The parameters that switch APICv and AVIC.
 const SWITCHES: [(&str, &str); 2] = [(kvm::INTEL, "enable_apicv"), (kvm::AMD, "avic")];
 
-/// Looks at the host below `root` and at what KVM keeps of the guests' VMs, which must be running. Values of the host are
-/// compared with the levels'; interrupt virtualization is looked at where a level is about it.
+/// Checks the host below `root` and the state that KVM keeps of the guests' VMs, which must be running. The
+/// host's values are compared with the levels'; interrupt virtualization is checked if a level sets it.
 #[must_use]
 pub fn in_force(root: &Path, levels: &[&Level], guests: &[SampledGuest]) -> InForce {
     let mut found = InForce::default();
@@ -58,7 +58,7 @@ pub fn in_force(root: &Path, levels: &[&Level], guests: &[SampledGuest]) -> InFo
     found
 }
 
-/// Whether the host's values are still what the levels set.
+/// Compares the host's values with those that the levels set.
 fn host_values(root: &Path, levels: &[&Level], found: &mut InForce) {
     let mut compare = |path: &str, asked: &super::Setting| {
         let now = modules::value(root, path);
@@ -95,7 +95,7 @@ fn expected(levels: &[&Level]) -> Option<Expected> {
     if value.is("Y") {
         Some(Expected::Active)
     } else {
-        // kvm_amd's avic can be "auto".
+        // The parameter avic of kvm_amd can be "auto".
         value.is("N").then_some(Expected::Off)
     }
 }
@@ -147,14 +147,14 @@ fn guest_states(
     }
 }
 
-/// What contradicts, if anything; `Err` where it cannot be told.
+/// The contradiction, if any; `Err` if it cannot be determined.
 fn judge(
     expected: Expected,
     state: &VmState,
     numbering: &InhibitNumbering,
 ) -> Result<Option<String>, &'static str> {
-    let mask = state.inhibits.ok_or("this kernel does not tell its inhibit reasons")?;
-    // ABSENT passes while a VM is made; one whose vCPUs run has it for good.
+    let mask = state.inhibits.ok_or("this kernel does not report its inhibit reasons")?;
+    // ABSENT is temporary while a VM is created; on a VM with running vCPUs it is permanent.
     let passing = |seen: &Seen| *seen == Seen::Named(InhibitReason::IrqWindow);
     let lasting: Vec<String> =
         mask.reasons(numbering).filter(|seen| !passing(seen)).map(|seen| seen.to_string()).collect();

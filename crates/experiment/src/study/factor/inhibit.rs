@@ -1,11 +1,11 @@
-//! Ways in which QEMU makes KVM inhibit APICv or AVIC for one guest.
+//! Methods to make KVM inhibit APICv or AVIC for one QEMU guest.
 
 use exits::{InhibitReason, Isa};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How interrupt virtualization is kept from QEMU guests while the module has it on. Each is a property of the guest's
-/// machine, so the guests are started anew with it.
+/// The method that inhibits interrupt virtualization for QEMU guests while the module has it on. Each is a
+/// property of the guest's machine, so the guests are started again with it.
 ///
 /// Sources: `arch/x86/kvm/i8254.c` (`kvm_pit_set_reinject`), `arch/x86/kvm/x86.c` (`kvm_apicv_init`),
 /// `arch/x86/kvm/hyperv.c` (`synic_update_vector`), `VMX_REQUIRED_APICV_INHIBITS` in `arch/x86/kvm/vmx/main.c` and
@@ -13,20 +13,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Inhibit {
-    /// Nothing inhibits: interrupt controllers in the kernel, and a PIT that drops ticks that the guest missed.
+    /// No inhibition: interrupt controllers in the kernel, and a PIT that drops the ticks that the guest
+    /// missed.
     None,
     /// The PIT in the kernel injects missed ticks later: inhibit reason PIT_REINJ. AMD only; KVM's default.
     PitReinject,
-    /// All interrupt controllers in QEMU: inhibit reason ABSENT. The guest pays for its whole local APIC too, so this is
-    /// no measure of APICv or AVIC alone.
+    /// All interrupt controllers in QEMU: inhibit reason ABSENT. QEMU emulates the whole local APIC too, so
+    /// this does not measure APICv or AVIC alone.
     UserspaceIrqchip,
-    /// Hyper-V's synthetic interrupt controller, offered with AutoEOI: inhibit reason HYPERV as soon as the guest uses
-    /// it. Windows does; Linux does with its driver hv_vmbus alone.
+    /// Hyper-V's synthetic interrupt controller, offered with AutoEOI: inhibit reason HYPERV as soon as the
+    /// guest uses it. Windows uses it; Linux only with its driver hv_vmbus.
     HypervAutoEoi,
 }
 
 impl Inhibit {
-    /// What KVM must report while guests run; `None` where it must report nothing.
+    /// The inhibit reason that KVM must report while guests run; `None` if it must report none.
     #[must_use]
     pub const fn reason(self) -> Option<InhibitReason> {
         match self {
@@ -37,14 +38,14 @@ impl Inhibit {
         }
     }
 
-    /// Whether KVM has the reason on processors of this instruction set.
+    /// Tests whether KVM has the reason on processors of this instruction set.
     #[must_use]
     pub const fn works_on(self, isa: Isa) -> bool {
         !matches!((self, isa), (Self::PitReinject, Isa::Vmx))
     }
 
-    /// What of the plan's table `[guests]` makes QEMU do it. Both arms of a comparison get a whole set, so that they
-    /// differ in nothing else.
+    /// The settings of the plan's table `[guests]` that make QEMU do it. Both arms of a comparison get all of
+    /// these settings, so that they differ in nothing else.
     #[must_use]
     pub fn guest_settings(self) -> toml::Table {
         let settings: &[(&str, &str)] = match self {

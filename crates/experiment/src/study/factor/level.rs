@@ -1,4 +1,4 @@
-//! One level of a factor, as a plan writes it.
+//! A level of a factor in a plan.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +8,37 @@ use serde::{Deserialize, Serialize};
 use super::{FrequencyLevel, Inhibit, Setting};
 use crate::study::span::Span;
 
-/// One level of a factor: what is changed on the host and at the guests while it is in force. All of it is optional;
-/// a level that changes nothing is the state of the host as it is found.
+/// One level of a factor: the changes of the host and of the guests while it is in force. All are optional; a
+/// level without changes is the host as it is.
 ///
-/// Changes of the host are made before the arm's guests start, in this order: module parameters, files, kernel
-/// settings, frequency, commands. They are undone in reverse after the guests' end.
+/// Changes of the host are made before the arm's guests start, in this order: module parameters, files,
+/// kernel settings, frequency, commands. They are undone in reverse order after the guests have ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
     /// Its name in results.
     pub name: String,
-    /// Parameters of kernel modules by module: { kvm_intel = { enable_apicv = "N" } }. A module whose parameters are
-    /// others is loaded again with these, which takes that no VM runs.
+    /// Parameters of kernel modules by module: { kvm_intel = { enable_apicv = "N" } }. A module with other
+    /// values that cannot be written while it is loaded is loaded again with these; no VM may run then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub module_parameters: BTreeMap<String, BTreeMap<String, Setting>>,
-    /// Values written to files of sysfs, procfs or control groups, by path. They must be there.
+    /// Values written to existing files of sysfs, procfs or control groups, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, Setting>,
-    /// Kernel settings by the names of sysctl: { "kernel.numa_balancing" = 0 }.
+    /// Kernel settings by their sysctl names: { "kernel.numa_balancing" = 0 }.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kernel_settings: BTreeMap<String, Setting>,
-    /// CPUs held at frequencies, or under a governor.
+    /// Frequencies or a governor for CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency: Option<FrequencyLevel>,
-    /// Anything else, as pairs of shell commands.
+    /// Other changes, as pairs of shell commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandPair>,
-    /// Interrupt virtualization of the micro VM (tool "probe"), which switches it for itself alone.
+    /// Interrupt virtualization of the micro VM (tool "probe"), which switches it for itself only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_virtualization: Option<Switch>,
-    /// How KVM is made to inhibit interrupt virtualization for each QEMU guest, or that nothing may. Checked while the
-    /// guests run: a run that contradicts it has failed.
+    /// The method that makes KVM inhibit interrupt virtualization for each QEMU guest, or "none". Checked
+    /// while the guests run: a run that contradicts it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inhibit: Option<Inhibit>,
     /// Settings of the plan's `[guests]` table that this level replaces.
@@ -47,16 +47,16 @@ pub struct Level {
     pub guests: toml::Table,
 }
 
-/// A shell command, and the one that takes it back.
+/// A shell command, and the command that undoes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandPair {
-    /// Run with `sh -c` when the level comes into force; the study stops where its status is not 0.
+    /// Run with `sh -c` when the level is applied; the study stops if its status is not 0.
     pub before: String,
-    /// Run when it ends, on whatever way, by `exitless restore` too: it must do no harm when it is run twice, or when
-    /// the other never was.
+    /// Run when the level ends in any way, also by `exitless restore`: it must do no harm when it is run
+    /// twice, or when the other command did not run.
     pub after: String,
-    /// Within which each of them must end; what it leaves running is not waited for.
+    /// The time limit of each command; processes that it leaves running are not waited for.
     #[serde(default = "command_limit", skip_serializing_if = "is_command_limit")]
     pub limit: Span,
 }
@@ -65,7 +65,7 @@ fn command_limit() -> Span {
     Span::seconds(300)
 }
 
-/// Plans that were written before there was a limit stay as they are.
+/// Keeps the limit out of plans that were written before it existed.
 fn is_command_limit(limit: &Span) -> bool {
     *limit == command_limit()
 }
@@ -80,7 +80,7 @@ pub enum Switch {
     Off,
 }
 
-/// A level that cannot be put in force anywhere.
+/// A level that cannot be applied on any host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Level {level:?}: {what} is {found:?}, expected {expected}")]
 pub struct BadLevel {
@@ -91,7 +91,8 @@ pub struct BadLevel {
 }
 
 impl Level {
-    /// What the level lays over the plan's table `[guests]`: what [`Self::inhibit`] takes, and [`Self::guests`] over it.
+    /// The settings that replace those of the plan's table `[guests]`: those of [`Self::inhibit`], and over
+    /// them [`Self::guests`].
     #[must_use]
     pub fn guest_settings(&self) -> toml::Table {
         let mut settings = self.inhibit.map(Inhibit::guest_settings).unwrap_or_default();
@@ -99,10 +100,10 @@ impl Level {
         settings
     }
 
-    /// What the types alone do not check: names and paths.
+    /// Checks names and paths, which the types alone do not.
     ///
     /// # Errors
-    /// [`BadLevel`] for the first that is wrong.
+    /// [`BadLevel`] for the first fault.
     pub fn check(&self) -> Result<(), BadLevel> {
         let bad = |what: &str, found: &str, expected| BadLevel {
             level: self.name.clone(),
@@ -153,8 +154,8 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The file of a kernel setting: `net.core.rmem_max` is `/proc/sys/net/core/rmem_max`. Names with slashes are taken as
-/// they are, for a part of one may have a dot (sysctl(8)).
+/// The file of a kernel setting: `net.core.rmem_max` is `/proc/sys/net/core/rmem_max`. Names with slashes are
+/// not converted, because their parts may contain dots (sysctl(8)).
 pub(super) fn setting_path(name: &str) -> Option<String> {
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     let plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");

@@ -1,4 +1,4 @@
-//! Parameters of modules: what is wanted, what is, and whether a module can be loaded again.
+//! Parameters of modules: requested and current values, and loading a module again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,13 @@ use super::{ApplyError, Level, Setting};
 /// Parameters of one module by name.
 pub(super) type Wanted = BTreeMap<String, Setting>;
 
-/// A guest that has ended may hold its module for a moment: the kernel takes a VM down after the process.
+/// The time for which a module may stay in use after a guest has ended: the kernel destroys a VM after its
+/// process.
 const PATIENCE: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(50);
 
-/// The parameters of all levels together: a module that is loaded again for one of them must be given those of the
-/// others.
+/// The parameters of all levels together: a module that is loaded again for one of them must get those of the
+/// others too.
 pub(super) fn wanted(levels: &[&Level]) -> Result<BTreeMap<String, Wanted>, ApplyError> {
     let mut modules: BTreeMap<String, Wanted> = BTreeMap::new();
     for (module, parameters) in levels.iter().flat_map(|level| &level.module_parameters) {
@@ -34,7 +35,7 @@ pub(super) fn wanted(levels: &[&Level]) -> Result<BTreeMap<String, Wanted>, Appl
     Ok(modules)
 }
 
-/// Those that are not as they are wanted.
+/// The parameters whose values differ from the requested ones.
 pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wanted, ApplyError> {
     if !root.join("sys/module").join(module).is_dir() {
         return Err(ApplyError::NoModule { module: module.to_owned() });
@@ -53,12 +54,12 @@ pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wa
     Ok(differing)
 }
 
-/// What the module has.
+/// The current value of a parameter.
 pub(super) fn found(root: &Path, module: &str, name: &str) -> String {
     value(root, &parameter_path(module, name)).unwrap_or_else(|| "not readable".to_owned())
 }
 
-/// What a file of the kernel says; of a list of choices (`always [madvise] never`) the one that is chosen.
+/// The content of a kernel file; for a list of choices (`always [madvise] never`) the selected one.
 pub(super) fn value(root: &Path, path: &str) -> Option<String> {
     let text = fs::read_to_string(root.join(path.trim_start_matches('/'))).ok()?;
     let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
@@ -69,7 +70,7 @@ pub(super) fn parameter_path(module: &str, name: &str) -> String {
     format!("/sys/module/{module}/parameters/{name}")
 }
 
-/// Whether all of these may be written while the module stays.
+/// Tests whether all of these can be written while the module is loaded.
 pub(super) fn writable(root: &Path, module: &str, parameters: &Wanted) -> bool {
     parameters.keys().all(|name| {
         let path = root.join(parameter_path(module, name).trim_start_matches('/'));
@@ -77,13 +78,13 @@ pub(super) fn writable(root: &Path, module: &str, parameters: &Wanted) -> bool {
     })
 }
 
-/// Waits a moment for the last user of the module.
+/// Waits for a short time for the last user of the module to end.
 pub(super) fn wait_until_free(root: &Path, module: &str) -> Result<(), ApplyError> {
     let end = Instant::now() + PATIENCE;
     loop {
         let Some(users) = users(root, module) else { return Ok(()) };
         let running = Vms::discover(root).map(|found| found.vms).unwrap_or_default();
-        // VMs that run do not end by being waited for.
+        // Waiting does not end running VMs.
         if !running.is_empty() || Instant::now() >= end {
             let named: Vec<String> =
                 running.iter().map(|vm| format!("the VM {} (process {})", vm.name, vm.pid)).collect();
@@ -94,7 +95,7 @@ pub(super) fn wait_until_free(root: &Path, module: &str) -> Result<(), ApplyErro
     }
 }
 
-/// Who uses the module, as far as the kernel says: other modules, or how many.
+/// The users of the module that the kernel reports: other modules, or a count.
 fn users(root: &Path, module: &str) -> Option<String> {
     let home = root.join("sys/module").join(module);
     let holders = fs::read_dir(home.join("holders")).into_iter().flatten().flatten();

@@ -1,20 +1,20 @@
-//! A value as a plan writes it and as the kernel takes it.
+//! A value, as a plan has it and as the kernel takes it.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value of a module parameter, a file of the kernel or a kernel setting: a text, a whole number or true or false,
-/// which the kernel is given as 1 and 0.
+/// A value of a module parameter, a kernel file or a kernel setting: a text, a whole number, or true or
+/// false, which are written as 1 and 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Setting {
-    /// On or off.
+    /// True or false.
     Switch(bool),
-    /// A number.
+    /// A whole number.
     Number(i64),
-    /// Anything else.
+    /// A text.
     Text(String),
 }
 
@@ -29,7 +29,8 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
-    /// Whether the kernel, which writes switches as Y and N and numbers to its own base, says the same.
+    /// Compares with a value of the kernel, which shows switches as Y and N and numbers in a base of its
+    /// choice.
     #[must_use]
     pub fn is(&self, found: &str) -> bool {
         let asked = self.to_string();
@@ -48,8 +49,8 @@ fn number(text: &str) -> Option<i128> {
     }
 }
 
-/// What `kstrtobool` of `lib/kstrtox.c` makes of the values that `param_get_bool` of `kernel/params.c` prints and people
-/// write.
+/// Parses the values that `param_get_bool` of `kernel/params.c` prints and people write, as `kstrtobool` of
+/// `lib/kstrtox.c` does.
 fn switch(text: &str) -> Option<bool> {
     match text.trim() {
         "Y" | "y" | "1" => Some(true),

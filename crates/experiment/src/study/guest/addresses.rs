@@ -1,12 +1,12 @@
-//! Addresses of guests that are started for a study, and of the host towards them.
+//! Addresses of guests that are started for a study, and of the host on their networks.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The network that they are from: one for measurements of network devices (RFC 2544, appendix C.2.2).
+/// The network of these addresses: the one for benchmarks of network devices (RFC 2544, appendix C.2.2).
 const MEASURED: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-/// Bits of the prefix of each guest's network, which holds four addresses.
+/// The prefix length of each guest's network, which has four addresses.
 pub(super) const PREFIX: u8 = 30;
-/// Such networks that there are.
+/// The number of such networks.
 const NETWORKS: u32 = 1 << 15;
 
 /// The host's address and the guest's in the network between the host and guest `index`.

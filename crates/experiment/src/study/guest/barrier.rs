@@ -1,14 +1,15 @@
-//! The start of scripts in many guests at the same moment.
+//! Simultaneous start of scripts in many guests.
 
 use std::thread;
 use std::time::Duration;
 
 use super::{Armed, Finished, GuestError};
 
-/// Releases all at once: those that start by a clock are told a common time, and the others released when it has come.
+/// Releases all scripts at once: those that start by a clock get a common time, and the others are released
+/// at that time.
 ///
 /// # Errors
-/// Where a guest cannot be reached; others may have been released.
+/// If a guest cannot be reached; others may have been released.
 pub fn release_together(armed: &mut [Box<dyn Armed>]) -> Result<(), GuestError> {
     let lead = armed.iter().map(|armed| armed.lead()).max().unwrap_or_default();
     if !lead.is_zero() {
@@ -19,7 +20,7 @@ pub fn release_together(armed: &mut [Box<dyn Armed>]) -> Result<(), GuestError> 
     armed.iter_mut().try_for_each(|armed| armed.release())
 }
 
-/// From the first script's beginning to the last one's; none for less than two.
+/// The time from the first script's start to the last one's; `None` for fewer than two.
 pub fn skew(finished: &[Finished]) -> Option<Duration> {
     let began = finished.iter().map(|finished| finished.began_ns);
     let (first, last) = (began.clone().min()?, began.max()?);
@@ -45,7 +46,7 @@ mod tests {
         release_together(&mut armed).unwrap();
         let finished: Vec<_> =
             armed.into_iter().map(|armed| armed.finish(&AtomicBool::new(false)).unwrap()).collect();
-        // A busy machine may hold one back; arming them took 200 ms.
+        // A busy machine may delay a script; preparing them took 200 ms.
         assert!(skew(&finished).unwrap() < Duration::from_millis(180));
         assert_eq!(skew(&finished[..1]), None);
     }

@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Connection {
-    /// Frames come from `from` and go to `to`.
+    /// Reads frames from `from` and writes frames to `to`.
     pub(super) fn new(
         to: impl Write + Send + 'static,
         mut from: impl Read + Send + 'static,
@@ -59,7 +59,7 @@ impl Connection {
         guest.flush()
     }
 
-    /// The agent's greeting, if it has come or comes within `patience`.
+    /// The agent's greeting, if it arrives within `patience`.
     pub(super) fn wait_hello(&self, patience: Duration) -> Result<Option<Hello>, String> {
         let state = self.lock();
         let waiting = |state: &mut State| state.hello.is_none();
@@ -68,7 +68,7 @@ impl Connection {
         state.hello.take().transpose()
     }
 
-    /// Whether nothing will come any more, now or within `patience`.
+    /// Tests whether the connection is closed, or becomes closed within `patience`.
     pub(super) fn is_gone(&self, patience: Duration) -> bool {
         let waited = self.changed.wait_timeout_while(self.lock(), patience, |state| !state.gone);
         waited.unwrap_or_else(PoisonError::into_inner).0.gone
@@ -96,7 +96,7 @@ impl Connection {
                     }
                 }
             }
-            // What only the host says is not for it to hear.
+            // Frames that only the host sends; ignored when received.
             Kind::Start | Kind::Release | Kind::Terminate | Kind::Kill | Kind::PowerOff => (),
         }
         drop(state);
@@ -119,14 +119,14 @@ impl Connection {
     }
 }
 
-/// The way to one script.
+/// The connection to one script.
 pub(super) struct AgentLine {
     connection: Arc<Connection>,
     job: u32,
 }
 
 impl AgentLine {
-    /// Sends a script to the agent of `guest`, and waits until it waits for its release.
+    /// Sends a script to the agent of `guest`, and waits until the script is ready for its release.
     pub(super) fn arm(
         connection: &Arc<Connection>,
         guest: &str,

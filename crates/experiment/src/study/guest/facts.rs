@@ -1,4 +1,4 @@
-//! Lines about a guest that is reached by scripts alone.
+//! Facts of a guest that is reached by scripts only.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const SCRIPT: &str = "echo \"kernel=$(uname -r)\"; \
     echo \"clock source=$(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)\"";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the guest tells. One that does not tell fails elsewhere with a better reason.
+/// The facts that the guest reports. A guest that reports none fails elsewhere with a better reason.
 pub(super) fn ask(
     run: impl FnOnce(&str, Duration) -> Result<Output, GuestError>,
 ) -> BTreeMap<String, String> {

@@ -6,25 +6,26 @@ use std::path::{Path, PathBuf};
 
 use cpio::newc::{self, ModeFileType};
 
-/// What every guest of a study is started from.
+/// The files from which every guest of a study is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestFiles {
     /// The kernel: an ELF file with a PVH entry.
     pub(super) kernel: PathBuf,
-    /// The same as a bzImage, which loaders of HVM guests take.
+    /// The same kernel as a bzImage, for loaders of HVM guests.
     pub(super) compressed_kernel: PathBuf,
-    /// The initial RAM disk with the agent in it.
+    /// The initial RAM disk, which contains the agent.
     pub(super) initial_ram_disk: PathBuf,
-    /// The root, a file or block device with an ext4 file system.
+    /// The root file system: a file or block device with ext4.
     pub(super) root: PathBuf,
 }
 
 impl GuestFiles {
-    /// Of the guest image's two forms of its kernel, its initial RAM disk and its root. Puts `program`, a static binary
-    /// that calls [`guest::run`], behind the guest image's initial RAM disk, in a file below `folder`.
+    /// From the guest image's two forms of its kernel, its initial RAM disk and its root. Appends `program`,
+    /// a static binary that calls [`guest::run`], to the guest image's initial RAM disk, in a file below
+    /// `folder`.
     ///
     /// # Errors
-    /// Where a file cannot be read or written; the message names it.
+    /// If a file cannot be read or written; the message names it.
     pub fn prepare(
         [kernel, compressed_kernel]: [PathBuf; 2],
         initial_ram_disk: &Path,
@@ -51,13 +52,14 @@ impl GuestFiles {
     }
 }
 
-/// QEMU puts the initial RAM disk of a microvm at the start of a page so that its end is the last that fits below the top
-/// of memory, where SeaBIOS has put the ACPI tables before (hw/i386/microvm.c keeps no room for them). Less than a page
-/// is left where the length is no multiple of it, and the tables may be overwritten: the guest has no devices then. A
-/// whole page is left after whole pages, and has room for the tables of some hundred vCPUs.
+/// QEMU places the initial RAM disk of a microvm at the last page boundary at which it still fits below the
+/// top of memory, where SeaBIOS has already put the ACPI tables (hw/i386/microvm.c reserves no space for
+/// them). If the length is not a multiple of a page, less than a page remains, and the tables may be
+/// overwritten: then the guest has no devices. After whole pages a whole page remains, enough for the tables
+/// of some hundred vCPUs.
 const PAGE: usize = 4096;
 
-/// An archive with the program as /init: the kernel unpacks archives one after the other.
+/// An archive with the program as /init: the kernel unpacks concatenated archives in turn.
 fn archive(program: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(program.len() + 1024);
     let size = u32::try_from(program.len()).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The host itself in the place of a guest.
+//! The host itself as a guest.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ impl HostGuest {
     /// The host as guest `index`; its scripts start in a folder below `folder`.
     ///
     /// # Errors
-    /// Where that folder cannot be made.
+    /// If that folder cannot be made.
     pub fn new(index: u32, folder: &Path) -> Result<Self, GuestError> {
         let name = format!("host-{index}");
         let work = folder.join(&name);

@@ -11,7 +11,7 @@ fn host() -> (tempfile::TempDir, HostGuest) {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether a process ends soon; one whose parent has not waited for it yet has ended.
+/// Tests whether a process ends soon; a zombie counts as ended.
 fn ends(pid: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {

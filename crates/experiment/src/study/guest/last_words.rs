@@ -1,4 +1,4 @@
-//! What a guest that ended left behind.
+//! The last messages of a guest that has ended.
 
 use std::fmt;
 use std::fs;
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 /// The file of a guest's console, in the guest's folder.
 pub(super) const CONSOLE: &str = "console";
 const SHOWN_LINES: usize = 25;
-/// Lines that are the cause when a kernel or the agent in it dies; what comes after them is mostly registers.
+/// Lines that show the cause when a kernel or the agent in it dies; the lines after them are mostly
+/// registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
 
-/// The files in which a guest's console and the messages of its QEMU or xl are; shows the last lines of both.
+/// The files of a guest's console and of its QEMU's or xl's messages; displays as the last lines of both.
 #[derive(Debug, Clone)]
 pub(super) struct LastWords {
     program: &'static str,
@@ -19,18 +20,18 @@ pub(super) struct LastWords {
 }
 
 impl LastWords {
-    /// Of the guest that is kept in `folder` and was started by `program`.
+    /// For the guest whose files are in `folder` and that was started by `program`.
     pub(super) fn new(folder: &Path, program: &'static str) -> Self {
         let messages = folder.join(format!("{}.log", program.to_ascii_lowercase()));
         Self { program, messages, console: folder.join(CONSOLE) }
     }
 
-    /// Where the console belongs.
+    /// The path of the console's file.
     pub(super) fn console(&self) -> &Path {
         &self.console
     }
 
-    /// Where the program's messages belong.
+    /// The path of the file of the program's messages.
     pub(super) fn messages(&self) -> &Path {
         &self.messages
     }

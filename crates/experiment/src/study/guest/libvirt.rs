@@ -1,4 +1,4 @@
-//! Domains of libvirt, by name.
+//! Domains of libvirt by name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::qga::{AgentGuest, Virsh};
 use super::{Armed, Guest, GuestError, SshGuest};
 use crate::study::workload::Output;
 
-/// How long a domain has to shut down before it is destroyed.
+/// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
 
 /// A domain. It is shut down at the end if it was started for the study.
@@ -53,7 +53,7 @@ impl LibvirtGuest {
     /// Starts domain `index` of the plan if it does not run, and waits until commands reach it.
     ///
     /// # Errors
-    /// [`GuestError::Start`] with virsh's words.
+    /// [`GuestError::Start`] with virsh's message.
     pub fn start(plan: &LibvirtPlan, index: u32) -> Result<Self, GuestError> {
         Self::start_by(plan, index, "virsh".into())
     }
@@ -93,7 +93,7 @@ impl LibvirtGuest {
         };
         let channel = channel.inspect_err(|_| {
             if !running {
-                // The study fails for a better reason than this.
+                // The study already fails for another reason.
                 let _ = virsh.ask(&["destroy", "--domain", domain]);
             }
         })?;
@@ -104,7 +104,7 @@ impl LibvirtGuest {
     }
 }
 
-/// The address that libvirt's own DHCP server gave.
+/// The address that libvirt's own DHCP server assigned.
 fn leased(virsh: &Tool, domain: &str, patience: Duration) -> Result<String, String> {
     let begun = Instant::now();
     loop {
@@ -125,7 +125,7 @@ fn address_in(shown: &str) -> Option<IpAddr> {
     words.filter_map(|word| word.split('/').next()?.parse().ok()).next()
 }
 
-/// QEMU's process, by the file that libvirt keeps of it.
+/// QEMU's process, from the PID file that libvirt writes.
 fn process(domain: &str) -> Option<i32> {
     let path = format!("/run/libvirt/qemu/{domain}.pid");
     fs::read_to_string(path).ok()?.trim().parse().ok()

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::*;
 
-/// A virsh that knows one domain, keeps its state in a file and logs what it is asked.
+/// A mock virsh that knows one domain, keeps its state in a file and logs its calls.
 const FAKE: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 shift 3

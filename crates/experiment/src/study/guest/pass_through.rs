@@ -1,18 +1,18 @@
-//! Whether devices of the host that a domain's definition names can be given to it.
+//! Checks that devices of the host can be passed through to a domain that names them.
 
 use doctor::lint::{HostSide, lint};
 use doctor::{Fix, State};
 use domain::{DeviceKind, Text};
 use host::{Fingerprint, Root};
 
-/// The rule of `vm lint` that judges them.
+/// The rule of `vm lint` that checks them.
 const RULE: &str = "xl-pass-through";
 
-/// Why `xl` could not give the devices in this definition (xl.cfg(5)) to its domain, and what to do; `None` where it can,
-/// where there are none, and where it cannot be known.
+/// The reason why `xl` could not pass the devices in this definition (xl.cfg(5)) to its domain, and what to
+/// do; `None` if it can, if there are none, or if it is unknown.
 pub fn pass_through_obstacle(root: &Root, name: &str, definition: &str) -> Option<String> {
     let vm = domain::xl::read(&Text::new(name, definition)).ok()?;
-    // Asking xl takes its time.
+    // Skips the slow call of xl if there are no devices.
     vm.devices.iter().find(|device| device.kind == DeviceKind::Assigned)?;
     let fingerprint = root.path().and_then(|path| Fingerprint::read(path).ok()).unwrap_or_default();
     let found = lint(&vm, &HostSide::below(root, &fingerprint));

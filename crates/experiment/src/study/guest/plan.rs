@@ -1,4 +1,4 @@
-//! The table `[guests]` of a plan: who the guests are, and how commands reach them.
+//! The table `[guests]` of a plan: the guests, and how commands reach them.
 
 mod merge;
 mod net;
@@ -19,28 +19,28 @@ pub use reached::{AgentChannel, HostPlan, LibvirtPlan, NoPlan, SshAccess, SshPla
 pub use size::Size;
 pub use xen_image::{XenDomainType, XenImagePlan, XlValue};
 
-/// Who the guests of a study are.
+/// The guests of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum GuestPlan {
     /// VMs that are started for the study from the guest image, one QEMU each.
     Qemu(Box<QemuPlan>),
-    /// Domains that libvirt knows by name.
+    /// Domains of libvirt by name.
     Libvirt(LibvirtPlan),
     /// Domains of Xen, by name or by configuration file.
     Xen(XenPlan),
-    /// Domains of Xen that are made for the study from the guest image.
+    /// Domains of Xen that are created for the study from the guest image.
     XenImage(XenImagePlan),
-    /// Machines that are reached by ssh, whatever they are.
+    /// Machines reached by ssh.
     Ssh(SshPlan),
-    /// The host itself in the place of a guest: for studies of a host, and to try a plan.
+    /// The host itself as a guest: for studies of a host, and to try a plan.
     Host(HostPlan),
-    /// No guests: workloads run on the host alone.
+    /// No guests: workloads run on the host only.
     None(NoPlan),
 }
 
 impl GuestPlan {
-    /// How many guests run at once, one study point each, in the order in which they are gone through.
+    /// The numbers of guests that run at once, one study point each, in the order of the study.
     pub fn counts(&self) -> Vec<u32> {
         let (given, all) = match self {
             Self::Qemu(plan) => (&plan.counts, 1),
@@ -58,10 +58,10 @@ impl GuestPlan {
         counts
     }
 
-    /// These guests with the tables `guests` of levels laid over them, as [`merged`] does it.
+    /// These guests with the tables `guests` of levels merged over them by [`merged`].
     ///
     /// # Errors
-    /// Where the tables together are no plan of guests: the words of the reader, with the field's name.
+    /// If the merged tables are not a valid plan of guests: the parser's message, with the field's name.
     pub fn with<'a>(
         &self,
         levels: impl IntoIterator<Item = &'a toml::Table>,
@@ -69,7 +69,7 @@ impl GuestPlan {
         Ok(merged(&toml::Table::try_from(self)?, levels).try_into()?)
     }
 
-    /// Guests that there can be at most; none where as many are started as are asked for.
+    /// The most guests that can run; `None` if as many are started as the plan asks for.
     fn available(&self) -> Option<usize> {
         match self {
             Self::Qemu(_) | Self::XenImage(_) | Self::Host(_) | Self::None(_) => None,
@@ -79,7 +79,7 @@ impl GuestPlan {
         }
     }
 
-    /// How long the start of one may take.
+    /// The time limit for the start of one guest.
     pub fn start_limit(&self) -> Duration {
         match self {
             Self::Qemu(plan) => plan.start_limit.duration(),
@@ -91,7 +91,7 @@ impl GuestPlan {
         }
     }
 
-    /// Whether the guests are started from the guest image.
+    /// Tests whether the guests are started from the guest image.
     pub fn needs_image(&self) -> bool {
         match self {
             Self::Qemu(plan) => plan.kernel.is_none(),
@@ -100,7 +100,8 @@ impl GuestPlan {
         }
     }
 
-    /// What cannot work whatever the host, each with what to write instead. `field` names are those of the plan.
+    /// Problems that do not depend on the host, each with the correction. `field` names are those of the
+    /// plan.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let counts = self.counts();

@@ -1,4 +1,4 @@
-//! Guests that are started for a study: one QEMU each, and an agent in each that runs what it is asked for.
+//! Guests that are started for a study: a QEMU for each, and in each an agent that runs scripts.
 
 mod command;
 mod data_plane;
@@ -29,12 +29,13 @@ use data_plane::DataPlane;
 
 pub use data_plane::DataPlanes;
 
-/// How long a guest has to power off before its QEMU is killed.
+/// The time for a guest to power off before its QEMU is killed.
 const POWER_OFF: Duration = Duration::from_secs(30);
-/// How long QEMU's monitor may take.
+/// The time limit of QEMU's monitor.
 const MONITOR: Duration = Duration::from_secs(20);
 
-/// The words of QEMU's command line of a plan's first guest with a NUL after each, as in `/proc/PID/cmdline`.
+/// The words of QEMU's command line for a plan's first guest, each followed by a NUL, as in
+/// `/proc/PID/cmdline`.
 #[must_use]
 pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
     let words = command::arguments(plan, 0, &image_files(), &network::wiring(plan, 0));
@@ -43,7 +44,7 @@ pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
     words.flat_map(|word| [word.into_encoded_bytes(), vec![0]].concat()).collect()
 }
 
-/// Files of the guest image by plain names, for a command line that nobody starts.
+/// Plain names for the files of the guest image, for a command line that is not run.
 fn image_files() -> GuestFiles {
     GuestFiles {
         kernel: "vmlinux".into(),
@@ -53,9 +54,9 @@ fn image_files() -> GuestFiles {
     }
 }
 
-/// QEMU's command line of a plan's first guest, an argument with its value a line, so that two plans can be compared. Files
-/// of the guest image have their plain names, a tap device is called tap0, and of the kernel's arguments those of the plan alone
-/// are told: the others are what makes it a guest of the image.
+/// QEMU's command line for a plan's first guest, an option with its value on each line, so that two plans can
+/// be compared. Files of the guest image have plain names, a tap device is called tap0, and the kernel's
+/// arguments are those of the plan only, without those that every guest of the image gets.
 #[must_use]
 pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
     let wiring = network::wiring(plan, 0);
@@ -97,13 +98,14 @@ pub struct QemuGuest {
     connection: Arc<Connection>,
     hello: Hello,
     last_words: LastWords,
-    /// What carries its packets, where that was started for it; it goes with the last guest.
+    /// The data plane that was started for it, if any; the last guest's drop ends it.
     _data_plane: Option<Arc<DataPlane>>,
 }
 
 impl QemuGuest {
-    /// Starts guest `index` and waits until its agent is up. Its console, QEMU's messages and its disk are kept below
-    /// `folder`, in a folder named after the guest. `planes` has the I/O daemon of all guests, where the plan wants one.
+    /// Starts guest `index` and waits until its agent is ready. Its console, QEMU's messages and its disk are
+    /// kept below `folder`, in a folder named after the guest. `planes` holds the I/O daemon of all guests,
+    /// if the plan uses one.
     ///
     /// # Errors
     /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
@@ -183,7 +185,7 @@ impl QemuGuest {
         }
     }
 
-    /// Holds each vCPU's thread on its CPU.
+    /// Pins each vCPU's thread to its CPU.
     fn pin(&self, plan: &QemuPlan, index: u32, monitor: &Path) -> Result<(), String> {
         let begun = Instant::now();
         let mut connected = loop {
@@ -241,7 +243,7 @@ impl Guest for QemuGuest {
         self.vcpus
     }
 
-    /// Behind QEMU's own network stack a guest has an address that only it knows.
+    /// With QEMU's own network stack the guest's address is not reachable from the host.
     fn address(&self) -> Option<IpAddr> {
         self.hello.address.filter(|_| self.host_address != Some(network::USER_HOST))
     }
@@ -256,10 +258,10 @@ impl Guest for QemuGuest {
 
     fn cut(&self) -> Option<Cut> {
         let pid = Pid::from_raw(self.process()?)?;
-        // By its descriptor, so that no other process can be meant once this one is gone.
+        // By pidfd, so that no other process is signalled once this one has ended.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(Box::new(move || {
-            // One that has ended is what is wanted.
+            // It may have ended already.
             let _ = pidfd_send_signal(&process, Signal::KILL);
         }))
     }
@@ -277,7 +279,7 @@ impl Guest for QemuGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        // A guest that is gone already is what is wanted.
+        // The guest may have ended already.
         let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
         let ended = self.wait_end(POWER_OFF).and_then(|ended| {
             if !ended {
@@ -300,7 +302,7 @@ impl Guest for QemuGuest {
 
 impl Drop for QemuGuest {
     fn drop(&mut self) {
-        // It has ended by itself where it was stopped.
+        // After a stop it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

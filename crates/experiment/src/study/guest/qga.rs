@@ -1,8 +1,8 @@
 //! Guests reached by the QEMU guest agent (docs/interop/qemu-ga-ref of QEMU).
 //!
-//! The agent runs a program and keeps what it prints until it is asked; nothing streams. So a script is told a time at
-//! which to start, by a clock whose difference to the host's has just been measured, and says itself when it began and
-//! ended.
+//! The agent runs a program and keeps its output until it is asked for; nothing is streamed. So a script is
+//! told a start time, by a clock whose difference from the host's has just been measured, and reports itself
+//! when it began and ended.
 
 mod base64;
 mod clock;
@@ -25,15 +25,16 @@ use transport::Socket;
 
 pub(super) use transport::{Transport, Virsh};
 
-/// How long before its start a script is told the time: it must be read and slept for.
+/// The time before its start at which a script is told the time: it must read the time and sleep until then.
 const LEAD: Duration = Duration::from_millis(1500);
-/// How often it is asked whether a script has ended. Each time costs the guest an interrupt and some work.
+/// The intervals of asking whether a script has ended. Each question costs the guest an interrupt and some
+/// work.
 const POLL: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 const BEGAN: &str = "exitless-began ";
 const ENDED: &str = "exitless-ended ";
 
-/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, by the guest's clock in nanoseconds, sleeps until
-/// shortly before it and then looks until it has come.
+/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, in nanoseconds of the guest's clock,
+/// sleeps until shortly before it and then polls the clock.
 const WAITING: &str = "until [ -s \"$2\" ]; do sleep 0.02; done; read -r at < \"$2\"; rm -f \"$2\"; \
     left=$(( (at - $(date +%s%N)) / 1000000 - 30 )); \
     [ $left -le 0 ] || sleep $(( left / 1000 )).$(printf %03d $(( left % 1000 ))); \
@@ -49,7 +50,7 @@ pub struct AgentGuest {
     channel: Channel,
 }
 
-/// The agent, shared by the guest and its scripts: it answers one question at a time.
+/// The agent, shared by the guest and its scripts: it answers one command at a time.
 #[derive(Clone)]
 struct Channel {
     name: String,
@@ -60,7 +61,7 @@ impl AgentGuest {
     /// Waits until the agent behind a socket (of `-device virtserialport,name=org.qemu.guest_agent.0`) answers.
     ///
     /// # Errors
-    /// [`GuestError::Start`] where it does not within `patience`, or may not run programs.
+    /// [`GuestError::Start`] if it does not answer within `patience`, or may not run programs.
     pub fn connect(name: &str, socket: &Path, patience: Duration) -> Result<Self, GuestError> {
         Self::with(name, Box::new(Socket::new(socket)), patience)
     }
@@ -84,14 +85,14 @@ impl AgentGuest {
         let cpus = channel.ask("guest-get-vcpus", None).map_err(refused)?;
         let online = |cpu: &&Value| cpu.get("online").and_then(Value::as_bool).unwrap_or(true);
         let vcpus = cpus.as_array().map_or(1, |cpus| cpus.iter().filter(online).count());
-        // Without a network it has none to name.
+        // A guest without a network has no address.
         let address = channel.ask("guest-network-get-interfaces", None).ok().as_ref().and_then(first_address);
         let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
         Ok(Self { name: name.to_owned(), vcpus, address, channel })
     }
 }
 
-/// The first IPv4 address besides that of the loopback interface.
+/// The first IPv4 address, except that of the loopback interface.
 fn first_address(interfaces: &Value) -> Option<IpAddr> {
     let addresses = interfaces
         .as_array()?
@@ -107,7 +108,7 @@ impl Channel {
         self.transport.lock().unwrap_or_else(PoisonError::into_inner).ask(command, arguments)
     }
 
-    /// Starts `sh -c` with words; gives the process's number in the guest.
+    /// Starts `sh -c` with arguments; returns the PID in the guest.
     fn exec(&self, words: &[&str]) -> Result<u64, String> {
         let arguments = [&["-c"], words].concat();
         let started = self.ask(
@@ -118,7 +119,7 @@ impl Channel {
         pid.ok_or_else(|| format!("guest-exec gave no pid but {started}"))
     }
 
-    /// The end of a process, if it has ended.
+    /// The output of a process, if it has ended.
     fn end(&self, pid: u64) -> Result<Option<Output>, String> {
         let status = self.ask("guest-exec-status", Some(json!({ "pid": pid })))?;
         if !status.get("exited").and_then(Value::as_bool).unwrap_or(false) {
@@ -172,7 +173,7 @@ impl Guest for AgentGuest {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let file = format!("/tmp/exitless-{}-{number}", std::process::id());
-        // A session of its own, so that the script can be ended with all that it started.
+        // In a session of its own, so that the script can be ended with all processes that it started.
         let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
         let pid = self
             .channel
@@ -187,7 +188,7 @@ impl Guest for AgentGuest {
     }
 }
 
-/// A script that waits in a guest for a time.
+/// A script that waits in a guest for its start time.
 struct AgentArmed {
     channel: Channel,
     pid: u64,
@@ -200,7 +201,7 @@ struct AgentArmed {
 
 impl AgentArmed {
     fn signal(&self, how: Ending) {
-        // What cannot be ended is noticed when its end is waited for.
+        // If it cannot be ended, waiting for its end reports that.
         let _ = self.channel.exec(&[&format!("kill -{} -{}", how.signal(), self.pid)]);
     }
 
@@ -213,7 +214,7 @@ impl AgentArmed {
     }
 }
 
-/// Takes our line out of what a script printed, and gives its number.
+/// Removes the marked line from a script's output, and returns its number.
 fn take_line(text: &mut String, mark: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(mark))?.to_owned();
     *text = text.replacen(&format!("{line}\n"), "", 1);
@@ -269,7 +270,7 @@ impl Armed for AgentArmed {
                 asked = Some((how, Instant::now()));
                 pause = POLL[0];
             }
-            // A stop is seen at once although the guest is asked seldom.
+            // A stop is noticed at once although the guest is asked rarely.
             let until = Instant::now() + pause;
             while Instant::now() < until && (asked.is_some() || !stop.load(Ordering::Relaxed)) {
                 std::thread::sleep(POLL[0]);

@@ -8,7 +8,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether a process ends soon; one whose parent has not waited for it yet has ended.
+/// Tests whether a process ends soon; a zombie counts as ended.
 fn ends(pid: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {
@@ -20,7 +20,8 @@ fn ends(pid: &str) -> bool {
     false
 }
 
-/// An agent that runs programs on this machine and answers as qemu-ga does, one connection after the other.
+/// A mock agent that runs programs on this machine and answers as qemu-ga does, one connection after the
+/// other.
 fn fake(socket: &Path) {
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
@@ -104,7 +105,7 @@ fn answer(request: &Value, running: &mut BTreeMap<u64, Child>) -> Value {
     }
 }
 
-/// By another program than the reader under test.
+/// Encodes with a program other than the decoder under test.
 fn coded(bytes: &[u8]) -> String {
     let mut child =
         Command::new("base64").arg("-w0").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -141,7 +142,7 @@ fn guests_begin_at_the_time_that_was_agreed() {
         assert!(one.began_ns >= before + lead - 50_000_000, "{} after {before}", one.began_ns);
         assert!(one.ended_ns >= one.began_ns);
     }
-    // A busy machine may hold one back; without a common time they would begin one after the other.
+    // A busy machine may delay a script; without a common time they would start one after the other.
     assert!(skew(&finished).unwrap() < Duration::from_millis(500), "{:?}", skew(&finished));
 }
 

@@ -1,4 +1,4 @@
-//! What comes back from one script, whichever way it comes.
+//! The output of one script, over any channel.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use guest::{BEGAN, READY};
 
 use crate::study::workload::Output;
 
-/// So much of each of a script's outputs is kept. Tools print kilobytes.
+/// The bytes that are kept of each of a script's outputs. Tools print kilobytes.
 const LARGEST_OUTPUT: usize = 64 << 20;
-/// So much may stand before the mark of a script that waits: what shells print when they start.
+/// The most bytes before the mark of a waiting script: messages of the shell at its start.
 const LARGEST_HEAD: usize = 64 << 10;
 
-/// How far a script has come, and what it printed.
+/// The state of a script, and its output.
 #[derive(Debug, Default)]
 pub(super) struct Reception {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(super) struct Reception {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What came before the script began.
+    /// Output before the script began.
     head: Vec<u8>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -37,7 +37,7 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) output: Output,
-    /// None where it ended without having begun.
+    /// `None` if it ended without having begun.
     pub(super) began_ns: Option<u64>,
     pub(super) ended_ns: u64,
 }
@@ -47,7 +47,7 @@ impl Reception {
         Arc::new(Self::default())
     }
 
-    /// Takes what came on standard output, at a time by CLOCK_MONOTONIC.
+    /// Takes bytes of standard output, received at a time of CLOCK_MONOTONIC.
     pub(super) fn stdout_at(&self, bytes: &[u8], at_ns: u64) {
         self.change(|state| {
             if state.began_ns.is_some() {
@@ -59,17 +59,17 @@ impl Reception {
         });
     }
 
-    /// Nothing more will come.
+    /// Records that nothing more will arrive.
     pub(super) fn broke(&self, why: &str) {
         self.change(|state| {
             state.broken.get_or_insert_with(|| why.to_owned());
         });
     }
 
-    /// Waits until the script waits, and gives its process group.
+    /// Waits until the script is ready, and returns its process group.
     ///
     /// # Errors
-    /// What came instead.
+    /// A description of what arrived instead.
     pub(super) fn wait_ready(&self, patience: Duration) -> Result<i32, String> {
         self.wait(patience, |state| match (state.group, &state.ended, &state.broken) {
             (Some(group), ..) => Some(Ok(group)),
@@ -82,10 +82,10 @@ impl Reception {
         .unwrap_or_else(|| Err(format!("no shell was ready within {} s", patience.as_secs())))
     }
 
-    /// The end, if it comes within `patience`.
+    /// The end, if it arrives within `patience`.
     ///
     /// # Errors
-    /// Where nothing more will come.
+    /// If nothing more will arrive.
     pub(super) fn wait_end(&self, patience: Duration) -> Result<Option<End>, String> {
         let end = self.wait(patience, |state| match (&state.ended, &state.broken) {
             (Some((status, ended_ns)), _) => Some(Ok(state.end(*status, *ended_ns))),
@@ -167,7 +167,7 @@ impl State {
         End { output: Output { status, stdout, stderr }, began_ns: self.began_ns, ended_ns }
     }
 
-    /// The last that was said on standard error, for a message.
+    /// The last lines of standard error, for a message.
     fn words(&self) -> String {
         let text = String::from_utf8_lossy(&self.stderr);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

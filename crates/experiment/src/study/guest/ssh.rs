@@ -28,7 +28,7 @@ pub struct SshGuest {
 /// ssh's arguments for one machine, and its shared connection. Dropping it closes the connection.
 #[derive(Debug)]
 struct Connection {
-    /// Of the control socket: a short path, since an address of a socket holds 107 bytes.
+    /// The folder of the control socket, with a short path: the path of a socket has at most 107 bytes.
     folder: tempfile::TempDir,
     access: SshAccess,
     destination: String,
@@ -38,7 +38,7 @@ impl SshGuest {
     /// Waits until the machine answers.
     ///
     /// # Errors
-    /// [`GuestError::Start`] with ssh's words where it does not within `patience`.
+    /// [`GuestError::Start`] with ssh's message if it does not within `patience`.
     pub fn connect(
         name: &str,
         destination: &str,
@@ -57,7 +57,8 @@ impl SshGuest {
             let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"");
             match answer {
                 Ok(answer) if answer.status.success() => break answer,
-                // A wrong key does not mend itself, but a guest that is booting refuses and resets.
+                // Waiting does not fix a wrong key, but a guest that is booting refuses and resets
+                // connections.
                 Ok(answer) if begun.elapsed() >= patience || refused(&answer) => {
                     let words = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
                     return Err(start(format!(
@@ -80,7 +81,7 @@ impl SshGuest {
     }
 }
 
-/// Whether ssh was let in nowhere: waiting does not help.
+/// Tests for an error that waiting does not fix.
 fn refused(answer: &ProcessOutput) -> bool {
     let words = String::from_utf8_lossy(&answer.stderr);
     ["Permission denied", "Host key verification failed", "Could not resolve hostname", "no such identity"]
@@ -117,7 +118,7 @@ impl Connection {
         command
     }
 
-    /// A command line for the shell of the other machine, as one word: ssh would join several by spaces.
+    /// A command line for the remote shell, as one word: ssh would join several by spaces.
     fn remote(&self, line: &str) -> Command {
         let mut command = self.command();
         command.arg("--").arg(&self.destination).arg(line);
@@ -139,7 +140,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A connection that is gone already is what is wanted.
+        // The connection may be closed already.
         let _ = self
             .command()
             .args(["-O", "exit", "--"])
@@ -177,7 +178,7 @@ impl Guest for SshGuest {
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
-        // The login shell may be any: it is given plain words only.
+        // The login shell may be any, so it gets plain words only.
         let line = format!("exec sh -c {} sh {}", quoted(WAITING), quoted(script));
         let reception = Reception::new();
         let piped = pipes::start(self.connection.remote(&line), &reception).map_err(|error| {
@@ -208,7 +209,7 @@ impl Line for SshLine {
         self.piped.release()
     }
 
-    /// The signal goes to the processes there: ending ssh here would leave them.
+    /// Sends the signal to the remote processes: ending ssh here would leave them running.
     fn end(&mut self, how: Ending, group: i32) -> std::io::Result<()> {
         let ended = self.connection.output(&format!("kill -{} -{group}", how.signal()));
         if how == Ending::Kill || ended.is_err() {

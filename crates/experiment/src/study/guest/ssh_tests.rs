@@ -8,7 +8,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether a process ends soon; one whose parent has not waited for it yet has ended.
+/// Tests whether a process ends soon; a zombie counts as ended.
 fn ends(pid: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {
@@ -20,7 +20,7 @@ fn ends(pid: &str) -> bool {
     false
 }
 
-/// A server on the loopback interface with keys of its own, ended when dropped.
+/// A server on the loopback interface with its own keys, stopped when dropped.
 struct Server {
     child: Child,
     folder: tempfile::TempDir,
@@ -35,14 +35,14 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// None, with the reason printed, where there is no sshd.
+    /// `None`, with the reason printed, if sshd is not installed.
     fn start() -> Option<Self> {
         const SSHD: &str = "/usr/sbin/sshd";
         if !Path::new(SSHD).exists() {
             println!("not tested: there is no {SSHD}");
             return None;
         }
-        // sshd separates privileges in a folder that its service would have made.
+        // sshd needs its privilege separation folder, which its service would have made.
         if !Path::new("/run/sshd").exists() && fs::create_dir("/run/sshd").is_err() {
             println!("not tested: /run/sshd is not there and this user cannot make it");
             return None;

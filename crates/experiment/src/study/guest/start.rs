@@ -1,4 +1,4 @@
-//! Starting, or finding, one guest of a plan.
+//! Starts or finds one guest of a plan.
 
 use std::path::PathBuf;
 
@@ -8,26 +8,26 @@ use super::{
     XenImageGuest,
 };
 
-/// What guests of a study stand on.
+/// The resources of a study's guests.
 #[derive(Debug, Clone)]
 pub struct Ground {
-    /// Folder for what guests leave: consoles, messages of QEMU, fresh disks.
+    /// The folder of guests' files: consoles, messages of QEMU, fresh disks.
     pub folder: PathBuf,
     /// The files of the guest image, for plans that need it.
     pub files: Option<GuestFiles>,
-    /// The I/O daemon of guests that have one in common.
+    /// The I/O daemon of guests that share one.
     pub planes: DataPlanes,
 }
 
 /// Starts guest `index` of the plan, counted from 0, or finds it, and waits until it answers.
 ///
 /// # Errors
-/// [`GuestError::Start`] with what was seen and what to do next.
+/// [`GuestError::Start`] with the observation and what to do next.
 pub fn start(plan: &GuestPlan, index: u32, ground: &Ground) -> Result<Box<dyn Guest>, GuestError> {
     let refused = |why: &str| GuestError::Start { name: format!("guest-{index}"), why: why.to_owned() };
     let one_of = |names: &[String]| {
         let name = usize::try_from(index).ok().and_then(|index| names.get(index));
-        name.cloned().ok_or_else(|| refused("the plan does not name so many machines"))
+        name.cloned().ok_or_else(|| refused("the plan names fewer machines"))
     };
     let files = || {
         let files = ground.files.as_ref();

@@ -10,14 +10,14 @@ use super::reception::{End, Reception};
 use super::{Armed, Finished, GuestError};
 use crate::study::workload::Output;
 
-/// How long a script has to end after SIGTERM, and after SIGKILL.
+/// The time for a script to end after SIGTERM, and after SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
-/// How long a shell may take to start: an emulated guest that reads it from an emulated disk takes seconds.
+/// The time limit for a shell's start: an emulated guest that reads it from an emulated disk takes seconds.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// How often it is looked whether to stop.
+/// The interval of checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A script that waits. Dropping it ends the script.
+/// A waiting script. Dropping it ends the script.
 pub(super) struct Waiting {
     guest: String,
     limit: Duration,
@@ -29,7 +29,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Waits until the shell has the script and waits for its release.
+    /// Waits until the shell has the script and is ready for its release.
     pub(super) fn new(
         guest: &str,
         limit: Duration,
@@ -46,7 +46,7 @@ impl Waiting {
     }
 
     fn end(&mut self, how: Ending) {
-        // Where the channel is gone, waiting for the end says so.
+        // If the channel is closed, waiting for the end reports that.
         let _ = self.line.end(how, self.group);
     }
 

@@ -1,4 +1,4 @@
-//! Domains of Xen: made and shut down by xl, reached by ssh.
+//! Domains of Xen: created and shut down by xl, reached by ssh.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::xl::Xl;
 use super::{Armed, Guest, GuestError, SshGuest, pass_through_obstacle};
 use crate::study::workload::Output;
 
-/// How long a domain has to shut down before it is destroyed.
+/// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
 
 /// A domain. It is shut down at the end if it was created for the study.
@@ -27,7 +27,7 @@ impl XenGuest {
     /// Creates domain `index` of the plan if it is a configuration file and does not run, and waits until ssh reaches it.
     ///
     /// # Errors
-    /// [`GuestError::Start`] with the words of xl or ssh.
+    /// [`GuestError::Start`] with the message of xl or ssh.
     pub fn start(plan: &XenPlan, index: u32) -> Result<Self, GuestError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let named = || format!("domain {index}");
@@ -43,7 +43,7 @@ impl XenGuest {
         let channel = SshGuest::connect(&domain, address, &plan.ssh, plan.start_limit.duration());
         let channel = channel.inspect_err(|_| {
             if created {
-                // The study fails for a better reason than this.
+                // The study already fails for another reason.
                 let _ = xl.ask(&["destroy", &domain]);
             }
         })?;
@@ -51,7 +51,7 @@ impl XenGuest {
     }
 }
 
-/// The domain's name, and whether it was created now.
+/// The domain's name, and whether it was created by this call.
 fn create(xl: &Xl, given: &str) -> Result<(String, bool), String> {
     if !given.contains('/') {
         return xl.ask(&["domid", given]).map(|_| (given.to_owned(), false));
@@ -95,7 +95,7 @@ impl Guest for XenGuest {
         self.channel.host_address()
     }
 
-    /// Xen's vCPUs are no threads of dom0.
+    /// Xen's vCPUs are not threads of dom0.
     fn process(&self) -> Option<i32> {
         None
     }

@@ -1,5 +1,5 @@
-//! Domains of Xen that are made for a study: xl creates one each from the guest image, and the agent in it is spoken to
-//! through its console.
+//! Domains of Xen that are created for a study: xl creates each from the guest image, and its agent is
+//! reached through its console.
 
 mod definition;
 
@@ -26,15 +26,15 @@ use super::xl::Xl;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
 use crate::study::workload::Output;
 
-/// How long a domain has to power off before it is destroyed.
+/// The time for a domain to power off before it is destroyed.
 const POWER_OFF: Duration = Duration::from_secs(30);
-/// How long xenconsoled has to open a domain's console.
+/// The time for xenconsoled to open a domain's console.
 const CONSOLE_WAIT: Duration = Duration::from_secs(30);
-/// What serves disks and networks of domains; where they are built in there are no such modules.
+/// The backends of domains' disks and networks; a kernel with built-in backends has no such modules.
 const BACKENDS: [&str; 2] = ["xen-blkback", "xen-netback"];
 const PREFIX: &str = "exitless-";
 
-/// A domain that is there as long as this value.
+/// A domain that exists as long as this value.
 pub struct XenImageGuest {
     name: String,
     vcpus: u32,
@@ -52,11 +52,11 @@ struct Domain {
 }
 
 impl XenImageGuest {
-    /// Creates domain `index` and waits until its agent is up. Its definition and what its console showed are kept below
-    /// `folder`, in a folder named after the guest.
+    /// Creates domain `index` and waits until its agent is ready. Its definition and its console's output are
+    /// kept below `folder`, in a folder named after the guest.
     ///
     /// # Errors
-    /// [`GuestError::Start`] with the words of xl and the last lines of the console.
+    /// [`GuestError::Start`] with the message of xl and the last lines of the console.
     pub fn start(
         plan: &XenImagePlan,
         index: u32,
@@ -81,14 +81,14 @@ impl XenImageGuest {
         let xl = Xl::default();
         destroy_orphans(&xl, Path::new("/proc"));
         load_backends();
-        // The process's number keeps two studies on one machine apart.
+        // The process number distinguishes studies on one machine.
         let domain = format!("{PREFIX}{}-{index}", std::process::id());
         let definition = definition::write(plan, index, &domain, files, folder)?;
         let text = fs::read_to_string(&definition.path).unwrap_or_default();
         if let Some(why) = pass_through_obstacle(&Root::live(), "guests.settings", &text) {
             return Err(why);
         }
-        // It waits for its first instruction until its console is listened to.
+        // The domain stays paused until its console is read.
         xl.ask(&["create", "-p", "-q", &definition.path.display().to_string()])?;
         let domain = Domain { xl, name: domain, ended: false };
         let (to, from) = open_console(&domain, last_words.console())?;
@@ -122,13 +122,13 @@ impl XenImageGuest {
     }
 }
 
-/// A study that was killed leaves its domains running: those named after a process that is no more are destroyed.
+/// Destroys domains of killed studies: those named after a process that no longer exists.
 fn destroy_orphans(xl: &Xl, processes: &Path) {
     let listed = xl.ask(&["list"]).unwrap_or_default();
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     for name in names.filter(|name| is_orphan(name, processes)) {
         tracing::warn!("The domain {name} is of a study that was killed, and is destroyed");
-        // One that cannot be destroyed is in nobody's way but for its memory and its addresses; xl create tells.
+        // One that cannot be destroyed keeps its memory and its addresses; xl create reports conflicts.
         let _ = xl.ask(&["destroy", name]);
     }
 }
@@ -143,7 +143,7 @@ fn is_orphan(domain: &str, processes: &Path) -> bool {
 
 fn load_backends() {
     let quiet = Stdio::null;
-    // Where it fails xl says what is missing.
+    // If it fails, xl reports what is missing.
     let _ = Command::new("modprobe")
         .args(["-q", "-a"])
         .args(BACKENDS)
@@ -153,8 +153,8 @@ fn load_backends() {
         .status();
 }
 
-/// The terminal that xenconsoled has made for the domain's console, for writing and for reading; what is read is also put
-/// into the file `copy`.
+/// The terminal that xenconsoled has made for the domain's console, for writing and for reading; all bytes
+/// read are also written to the file `copy`.
 fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String> {
     let terminal = wait_for_console(domain)?;
     let failed = |error: io::Error| format!("Could not open the console {}: {error}", terminal.display());
@@ -175,7 +175,8 @@ fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String>
     Ok((writer, Console { console, copy }))
 }
 
-/// xenconsoled says in xenstore where a domain's console is (tools/console/daemon/io.c, `domain_create_tty`).
+/// xenconsoled publishes the path of a domain's console in xenstore (tools/console/daemon/io.c,
+/// `domain_create_tty`).
 fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
     let id = domain.xl.ask(&["domid", &domain.name])?;
     let key = format!("/local/domain/{id}/console/tty");
@@ -197,7 +198,7 @@ fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
     }
 }
 
-/// A domain's console, of which a copy is kept.
+/// A domain's console, with a copy of its output.
 struct Console {
     console: File,
     copy: File,
@@ -206,7 +207,7 @@ struct Console {
 impl Read for Console {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.console.read(buffer)?;
-        // The copy is for messages; without it the study goes on.
+        // The copy is for messages; the study continues without it.
         let _ = self.copy.write_all(&buffer[..count]);
         Ok(count)
     }
@@ -229,7 +230,7 @@ impl Guest for XenImageGuest {
         self.host_address
     }
 
-    /// Xen's vCPUs are no threads of dom0.
+    /// Xen's vCPUs are not threads of dom0.
     fn process(&self) -> Option<i32> {
         None
     }
@@ -237,7 +238,7 @@ impl Guest for XenImageGuest {
     fn cut(&self) -> Option<Cut> {
         let (xl, domain) = (self.domain.xl.clone(), self.domain.name.clone());
         Some(Box::new(move || {
-            // One that has ended is what is wanted.
+            // It may have ended already.
             let _ = xl.ask(&["destroy", &domain]);
         }))
     }
@@ -255,7 +256,7 @@ impl Guest for XenImageGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        // A domain that is gone already is what is wanted.
+        // The domain may have ended already.
         let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
         let ended = self.domain.xl.see_off(&self.domain.name, POWER_OFF);
         self.domain.ended = ended.is_ok();
@@ -266,7 +267,7 @@ impl Guest for XenImageGuest {
 impl Drop for Domain {
     fn drop(&mut self) {
         if !self.ended {
-            // It fails where it had ended by itself.
+            // It fails if the domain has already ended.
             let _ = self.xl.ask(&["destroy", &self.name]);
         }
     }

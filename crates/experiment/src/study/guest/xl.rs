@@ -1,4 +1,4 @@
-//! Xen's `xl`, asked from the control domain.
+//! Xen's `xl`, run in the control domain.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The program, or a stand-in for it.
+/// The program, or a mock of it.
 #[derive(Debug, Clone)]
 pub(super) struct Xl(pub(super) PathBuf);
 
@@ -17,10 +17,10 @@ impl Default for Xl {
 }
 
 impl Xl {
-    /// What it prints when it is given these words.
+    /// Its output for these arguments.
     ///
     /// # Errors
-    /// What it said, or why it could not be run.
+    /// Its message, or the reason why it could not be run.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("xl {}", words.join(" "));
         let output =
@@ -35,15 +35,15 @@ impl Xl {
         Err(format!("`{line}` failed: {}", said.join("; ")))
     }
 
-    /// Whether a domain of this name is there.
+    /// Tests whether a domain of this name exists.
     pub(super) fn has(&self, domain: &str) -> bool {
         self.ask(&["domid", domain]).is_ok()
     }
 
-    /// Waits until the domain is gone, and destroys it when it takes longer than `patience`.
+    /// Waits until the domain is gone, and destroys it after `patience`.
     ///
     /// # Errors
-    /// What xl said when it could not be destroyed.
+    /// The message of xl if it could not be destroyed.
     pub(super) fn see_off(&self, domain: &str, patience: Duration) -> Result<(), String> {
         let begun = Instant::now();
         while self.has(domain) {

@@ -30,7 +30,7 @@ impl Plan {
         self.factors.iter().zip(&arm.levels).filter_map(|(factor, &level)| factor.levels.get(level))
     }
 
-    /// The level's name of each factor, by the factor's name.
+    /// The names of the arm's levels, by factor.
     pub fn arm_names(&self, arm: &Arm) -> BTreeMap<String, String> {
         let names = self.levels(arm).map(|level| level.name.clone());
         self.factors.iter().map(|factor| factor.name.clone()).zip(names).collect()
@@ -41,15 +41,15 @@ impl Plan {
         self.levels(arm).map(|level| level.name.as_str()).collect::<Vec<_>>().join("+")
     }
 
-    /// Whether it has every factor's baseline.
+    /// Tests whether it has every factor's baseline.
     pub fn is_baseline(&self, arm: &Arm) -> bool {
         self.levels(arm).zip(&self.factors).all(|(level, factor)| level.name == factor.baseline)
     }
 
-    /// The guests as this arm has them: the plan's, with the overrides of its levels.
+    /// The guests of this arm: the plan's, with the overrides of its levels.
     ///
     /// # Errors
-    /// The field of the level and what is wrong, where the guests make no sense with it.
+    /// The field of the level and its fault, if the guests are not valid with it.
     pub fn guests_of(&self, arm: &Arm) -> Result<GuestPlan, (String, String)> {
         super::merge::guests(self, arm)
     }

@@ -1,4 +1,4 @@
-//! What makes no sense in a plan, beyond the form of its fields.
+//! Checks of a plan beyond the syntax of its fields.
 
 use std::collections::HashSet;
 
@@ -8,15 +8,15 @@ use crate::study::guest::GuestPlan;
 use crate::study::sampling::{SAMPLED, is_sampled};
 use crate::study::workload::{MetricDescription, Place, Scene};
 
-/// More runs than anyone waits for; the schedule counts them in 32 bits.
+/// A limit of runs, beyond any practical study; the schedule counts runs in 32 bits.
 const MOST_RUNS: u64 = 1_000_000;
 const MOST_ARMS: usize = 256;
 const LONGEST_NAME: usize = 48;
-/// Above it a seed could not be read by programs that keep numbers as 64-bit floating point.
+/// Programs that keep numbers as 64-bit floating point could not read a larger seed.
 const LARGEST_SEED: u64 = (1 << 53) - 1;
 
 impl Plan {
-    /// Everything that can be known to be wrong without a machine.
+    /// All faults that can be found without a machine.
     pub fn check(&self) -> Vec<Problem> {
         let mut found = Found::default();
         found.name("name", &self.name);
@@ -35,7 +35,8 @@ impl Plan {
         found.problems
     }
 
-    /// Factors that vary nothing. A plan in a file has none; the baseline of a tuning is a study of one arm.
+    /// Factors with one level only, which are an error in a file; the baseline of a tuning is a study of one
+    /// arm.
     pub(super) fn check_choices(&self) -> Vec<Problem> {
         let mut found = Found::default();
         for (index, factor) in self.factors.iter().enumerate().filter(|(_, factor)| factor.levels.len() == 1)
@@ -60,9 +61,9 @@ impl Plan {
         }
     }
 
-    /// What is wrong with the names of figures of findings that `field` lists.
+    /// The faults in the names of figures that `field` lists, as used in findings.
     pub(in crate::study) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
-        // Made of what runs have.
+        // Figures that are derived from those of runs.
         let is_of_work = |name: &str, known: &[MetricDescription]| {
             let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
             unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
@@ -72,7 +73,7 @@ impl Plan {
         found.problems
     }
 
-    /// A figure that no run has would never be narrow enough.
+    /// Checks that runs have the figures: one that no run has would never be narrow enough.
     fn check_metrics(
         &self,
         field: &str,
@@ -206,7 +207,7 @@ impl Found {
         self.problems.push(Problem { line: None, field: field.to_owned(), what });
     }
 
-    /// Names become parts of file names and of figures' names.
+    /// Checks a name, which becomes a part of file names and of figures' names.
     fn name(&mut self, field: &str, name: &str) {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let edges = name.starts_with('-') || name.ends_with('-');

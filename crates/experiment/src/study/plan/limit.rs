@@ -1,4 +1,4 @@
-//! How long a run may take before it has failed.
+//! The time limit of a run.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use super::Plan;
 use crate::study::guest::GuestPlan;
 use crate::study::workload::{Scene, Step, Workload};
 
-/// What is done for a run beside its steps: shells that start, samplers, reading what is in force. An emulated host takes
-/// its time for it.
+/// Time for a run's other work: starting shells and samplers, checking the levels. It is long on an emulated
+/// host.
 const BESIDE: Duration = Duration::from_secs(120);
-/// Levels are put in force and guests ended between runs: a module that is in use is waited for.
+/// Time between runs for applying levels and ending guests, including the wait for a module that is in use.
 const BETWEEN: Duration = Duration::from_secs(600);
 
 impl Plan {
-    /// How long one attempt at a run may take, its guests' start, preparation and warm-up included: `order.run_limit`,
-    /// or what the limits of all this add up to.
+    /// The time limit of one attempt at a run, including its guests' start, preparation and warm-up:
+    /// `order.run_limit`, or the sum of the limits of all these.
     pub fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
         let derived = || {
             let steps = workload.steps(&Scene::default());
@@ -27,7 +27,7 @@ impl Plan {
         self.order.run_limit.map_or_else(derived, crate::study::Span::duration)
     }
 
-    /// How long nothing may be heard of the headway of a study that makes no mistake.
+    /// The longest time without progress of a study that works.
     pub fn longest_standstill(&self) -> Duration {
         let arms = self.arms();
         let guests = arms.iter().filter_map(|arm| self.guests_of(arm).ok());

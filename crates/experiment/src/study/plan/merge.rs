@@ -1,11 +1,11 @@
-//! Guests as a level changes them.
+//! The guests of an arm.
 
 use serde::Deserialize as _;
 
 use super::{Arm, Plan};
 use crate::study::guest::{GuestPlan, merged};
 
-/// The plan's guests, with the tables of the arm's levels laid over them.
+/// The plan's guests, with the tables of the arm's levels merged over them.
 pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {
     let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
     let mut guests = plan.guests.clone();

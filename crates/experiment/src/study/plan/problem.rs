@@ -1,21 +1,21 @@
-//! What is wrong with a plan, and where.
+//! The problems of a plan.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The line in the plan's file, counted from 1, where one can be named.
+    /// The line in the plan's file, counted from 1, if known.
     pub line: Option<usize>,
     /// The field, by its path: `order.repeats`, `factors[0].baseline`.
     pub field: String,
-    /// What was expected, and what was found.
+    /// The expectation, and the finding.
     pub what: String,
 }
 
-/// A plan that cannot be carried out.
+/// A plan that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPlan {
     /// The file, or the shipped plan's name.

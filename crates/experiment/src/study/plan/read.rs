@@ -1,15 +1,15 @@
-//! Reading a plan's file.
+//! Reads a plan's file.
 
 use toml::de::{DeTable, DeValue};
 
 use super::{BadPlan, Plan, Problem};
 
 impl Plan {
-    /// Reads and checks a plan; `file` is how messages name it.
+    /// Reads and checks a plan; `file` is its name in messages.
     ///
     /// # Errors
-    /// Every problem with its line, its field and what was expected there. Only the first one where the text is no
-    /// TOML or a value has not the form that its field needs.
+    /// Every problem with its line, its field and the expectation. Only the first one if the text is not TOML
+    /// or a value has the wrong type.
     pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
         let bad = |problems| BadPlan { file: file.to_owned(), problems };
         let plan: Self = toml::from_str(text).map_err(|error| bad(vec![malformed(text, &error)]))?;
@@ -41,7 +41,7 @@ fn line(text: &str, offset: usize) -> usize {
     1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
 }
 
-/// Where a field's value begins; where it is not there, the table it would be in.
+/// The position of a field's value; if it is absent, of the table that would contain it.
 fn place(table: &DeTable<'_>, field: &str) -> Option<usize> {
     let mut found = None;
     let mut table = Some(table);

@@ -1,4 +1,4 @@
-//! The plan's form for editors and other programs.
+//! The plan's schema for editors and other programs.
 
 use serde_json::Value;
 

@@ -2,12 +2,12 @@
 
 use super::{BadPlan, Plan};
 
-/// A plan that is part of the program.
+/// A plan that is built into the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shipped {
     /// Its name.
     pub name: &'static str,
-    /// The file.
+    /// The text of its file.
     pub text: &'static str,
 }
 
@@ -17,7 +17,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, each in its full size and in one for laboratories.
+/// All of them, each in full size and in a size for laboratories.
 pub const SHIPPED: [Shipped; 22] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
@@ -49,10 +49,10 @@ impl Shipped {
         SHIPPED.into_iter().find(|shipped| shipped.name == name)
     }
 
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Never for those in [`SHIPPED`], which a test reads all.
+    /// None for those in [`SHIPPED`], all of which a test reads.
     pub fn plan(self) -> Result<Plan, BadPlan> {
         Plan::read(self.text, self.name)
     }
@@ -83,7 +83,7 @@ mod tests {
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            // What a plan puts on its host is in a folder of the plan's name.
+            // Files that a plan installs on its host are in a folder with the plan's name.
             .filter(|name| name.ends_with(".toml"))
             .collect();
         files.sort();

@@ -1,4 +1,4 @@
-//! Exits by what they were about: the I/O port, or the page of addresses that no memory backs.
+//! Exits by the accessed I/O port, or by the accessed page of addresses without memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,14 @@ use exits::{Access, Profile};
 
 use crate::study::{Better, Combine, Metric, Unit};
 
-/// Places that get a figure of their own. A guest that writes to a trapped frame buffer touches thousands of pages.
+/// The most places with a figure of their own. A guest that writes to a trapped frame buffer touches
+/// thousands of pages.
 pub(super) const MOST_PLACES: usize = 48;
-/// Bytes that make one place of addresses: a device's registers are in a few pages, and each register would be a figure.
+/// Bytes of addresses that form one place: a device's registers are in a few pages, and a figure for each
+/// register would be too many.
 const PAGE: u64 = 4096;
 
-/// Where a guest's access ended.
+/// The target of a guest's access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Port(u16),
@@ -38,11 +40,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// Accesses a second by place, loads and stores together: `accesses.port.0x20`, `accesses.mmio.0xfec00000`. All ports and
-/// all addresses together are `accesses.port` and `accesses.mmio`. `Err` tells of places that got no figure of their own.
+/// Accesses a second by place, loads and stores together: `accesses.port.0x20`, `accesses.mmio.0xfec00000`.
+/// The totals of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value is a
+/// warning if some places have no figure of their own.
 ///
-/// They are no exits: one exit may be about several, and one that KVM handles without an event (an ioeventfd's address that
-/// it remembers) about none.
+/// Accesses are not exits: one exit may have several, and one that KVM handles without an event (a cached
+/// ioeventfd address) has none.
 pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Option<String>) {
     if elapsed_ns == 0 {
         return (Vec::new(), None);

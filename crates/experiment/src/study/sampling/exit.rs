@@ -1,4 +1,5 @@
-//! VM exits over a run: by eBPF, by KVM's own statistics where that cannot be used, or by xentrace on a host of Xen.
+//! VM exits over a run: counted by eBPF, by KVM's own statistics if eBPF cannot be used, or by xentrace on a
+//! Xen host.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -15,15 +16,15 @@ use super::traced::Traced;
 use super::{SampledGuest, access};
 use crate::study::{Better, Combine, Metric, Unit};
 
-/// Counting until [`Self::finish`].
+/// A source of exit counts, until [`Self::finish`].
 pub(super) enum ExitSource {
-    /// By programs in the kernel.
+    /// eBPF programs in the kernel.
     Counted(Box<Counted>),
-    /// By Xen's trace buffers.
+    /// Xen's trace buffers.
     Traced(Box<Traced>),
-    /// Not at all, for this reason.
+    /// None, for this reason.
     Nothing { why: String },
-    /// By what KVM counts anyway.
+    /// KVM's own statistics.
     Statistics { source: StatisticsSource, before: Vec<VmStatistics>, why: String },
 }
 
@@ -32,25 +33,25 @@ pub(super) struct Counted {
     profile: Profile,
     names: BTreeMap<u32, String>,
     accesses: bool,
-    /// Keeps the kernel measuring the programs.
+    /// Keeps the kernel's accounting of the programs' run time enabled.
     _measuring: Option<OwnedFd>,
     warnings: Vec<String>,
 }
 
-/// What there was.
+/// The exits of a run.
 #[derive(Debug, Default)]
 pub(super) struct ExitsSeen {
     pub(super) metrics: Vec<Metric>,
     pub(super) warnings: Vec<String>,
-    /// With the instruction set; `None` where KVM's statistics had to do.
+    /// With the instruction set; `None` if only KVM's statistics were available.
     pub(super) profile: Option<(exits::Isa, Profile)>,
-    /// What the programs in the kernel took, nanoseconds.
+    /// Run time of the programs in the kernel, in nanoseconds.
     pub(super) cost_ns: Option<u64>,
 }
 
 impl ExitSource {
-    /// Starts counting: the exits of these guests, or of all VMs where there are none; `accesses` by port and
-    /// address too. On a host of Xen it is those of all domains.
+    /// Starts to count the exits of these guests, or of all VMs if there are none, and if `accesses` is set
+    /// those by port and address. On a Xen host it counts those of all domains.
     pub(super) fn start(root: &Path, guests: &[SampledGuest], accesses: bool) -> Self {
         if let Some(traced) = Traced::start(root, accesses) {
             return match traced {
@@ -92,7 +93,7 @@ impl ExitSource {
         }
     }
 
-    /// One reading. `Err` is a warning.
+    /// Takes one reading. `Err` is a warning.
     pub(super) fn read(&mut self, time_ns: u64, table: &mut Table) -> Result<(), String> {
         let (profile, names, what) = match self {
             Self::Counted(counted) => {
@@ -115,7 +116,7 @@ impl ExitSource {
         Ok(())
     }
 
-    /// Ends counting. `elapsed_ns` is how long it was done.
+    /// Stops counting. `elapsed_ns` is the duration of the count.
     pub(super) fn finish(self, elapsed_ns: u64) -> ExitsSeen {
         match self {
             Self::Counted(counted) => counted.finish(elapsed_ns),
@@ -144,7 +145,7 @@ impl Counted {
             Ok(last) => profile.merge(&last),
             Err(error) => warnings.push(format!("The last exits are missing: {}", in_words(&error))),
         }
-        // By its own clock, which stands for as long as nothing was counted.
+        // By its own clock, which stops while nothing is counted.
         let elapsed_ns = profile.span.map_or(elapsed_ns, exits::Span::length_ns);
         let lost = profile.losses.lost_exits;
         if lost > 0 {
@@ -178,19 +179,19 @@ fn by_vm(profile: &Profile) -> BTreeMap<u32, BTreeMap<ExitReason, Exits>> {
     vms
 }
 
-/// A reason in the name of a metric; flags of VMX follow after a dash.
+/// A reason as part of a metric's name; flags of VMX follow after a dash.
 fn word(reason: ExitReason) -> String {
     reason.to_string().replace(' ', "-")
 }
 
-/// Exits a second, and handling time in percent of the vCPUs' time. A halted vCPU is being handled as long as it sleeps,
-/// so `handling.total` leaves idling out.
+/// Exits a second, and handling time in percent of the vCPUs' time. The exit of a halted vCPU lasts as long
+/// as it sleeps, so `handling.total` excludes halts.
 pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
     if elapsed_ns == 0 {
         return Vec::new();
     }
     let seconds = elapsed_ns as f64 / 1e9;
-    // A vCPU of KVM is known by its thread; those of Xen are no threads.
+    // A vCPU of KVM is identified by its thread; those of Xen have no threads here.
     let known = |vcpu: &exits::Vcpu| vcpu.thread.is_some() || vcpu.number.is_some();
     let vcpus = profile.vcpus().iter().filter(|vcpu| known(&vcpu.vcpu)).count();
     let rate = |name: &str, count: u64| Metric {
@@ -219,7 +220,7 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
     metrics
 }
 
-/// What KVM's own counters tell.
+/// Figures of KVM's own counters.
 fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> ExitsSeen {
     let mut warnings = vec![format!("VM exits were not counted by reason: {why}")];
     let mut rates: BTreeMap<String, f64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! From readings to the figures of a run.
+//! The figures of a run, from its readings.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::study::{Better, Combine, Metric, Unit};
 /// Nanoseconds of a clock tick of /proc: `USER_HZ` is 100 on x86 (include/asm-generic/param.h).
 const TICK_NS: f64 = 1e7;
 
-/// All that the readings of one run add up to.
+/// The sums over the readings of one run.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
     spent: Spent,
@@ -22,17 +22,17 @@ pub(super) struct Figures {
     cpus: usize,
 }
 
-/// What sampling took of the processors.
+/// The CPU time of sampling.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// The thread that reads.
+    /// The reading thread.
     pub(super) thread: Duration,
-    /// The programs in the kernel; `None` where that is not known.
+    /// The programs in the kernel; `None` if unknown.
     pub(super) programs: Option<Duration>,
 }
 
 impl Figures {
-    /// Adds what was between two readings.
+    /// Adds the interval between two readings.
     pub(super) fn add(&mut self, before: &Reading, after: &Reading) {
         if let (Some(earlier), Some(later)) = (&before.processors, &after.processors) {
             self.spent.add(earlier, later);
@@ -46,12 +46,12 @@ impl Figures {
         self.frequencies.add(&after.frequency);
     }
 
-    /// What was left out.
+    /// Warnings about data that was left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         [self.spent.warnings(), self.struck.warnings(), self.threads.warnings()].concat()
     }
 
-    /// The figures over so long a time; none without time.
+    /// The figures over a duration; none if it is zero.
     pub(super) fn metrics(&self, elapsed_ns: u64, cost: Cost) -> Vec<Metric> {
         if elapsed_ns == 0 {
             return Vec::new();
@@ -84,8 +84,8 @@ impl Figures {
         metrics
     }
 
-    /// Run times in percent of all CPUs; and of the vCPUs' own time how much they ran, were in the guest, and waited for
-    /// a CPU.
+    /// Run times in percent of all CPUs; and the shares of the vCPUs' own time in which they ran, were in the
+    /// guest, and waited for a CPU.
     fn of_threads(&self, all_ns: f64) -> Vec<Metric> {
         let mut metrics = Vec::new();
         let share =

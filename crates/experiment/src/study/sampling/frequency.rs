@@ -1,4 +1,4 @@
-//! At what frequency the processors run: cpufreq.
+//! The frequencies of the processors, from cpufreq.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::study::{Better, Combine, Metric, Unit};
 
-/// The files that tell, by CPU.
+/// The files with the current frequency, by CPU.
 #[derive(Debug)]
 pub(super) struct FrequencyFiles(Vec<(u32, PathBuf)>);
 
 impl FrequencyFiles {
-    /// Those of the host below `root`; `Err` says why there are none.
+    /// The files of the host below `root`; `Err` is the reason why there are none.
     pub(super) fn find(root: &Path) -> Result<Self, String> {
         let home = root.join("sys/devices/system/cpu");
         let names = fs::read_dir(&home).into_iter().flatten().flatten().map(|entry| entry.file_name());
@@ -31,7 +31,7 @@ impl FrequencyFiles {
         if files.is_empty() { Err(why()) } else { Ok(Self(files)) }
     }
 
-    /// Kilohertz by CPU, now; those that are offline are left out.
+    /// The current frequencies in kilohertz by CPU, without those that are offline.
     pub(super) fn read(&self) -> BTreeMap<u32, u64> {
         let read =
             |(cpu, file): &(u32, PathBuf)| Some((*cpu, fs::read_to_string(file).ok()?.trim().parse().ok()?));

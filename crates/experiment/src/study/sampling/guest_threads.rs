@@ -1,4 +1,4 @@
-//! The threads of the guests that are looked at, and what each does.
+//! The sampled threads of guests, and the kind of work of each.
 
 use exits::counted;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use host::vms::{Vm, Vms};
 use super::SampledGuest;
 use super::thread::{ThreadTimes, Work};
 
-/// A thread: the guest's place among those given, and its number.
+/// A thread: the guest's index among those given, and the thread ID.
 pub(super) type ThreadKey = (usize, i32);
 
 /// One reading of all guests' threads.
 pub(super) type ThreadReading = BTreeMap<ThreadKey, (Work, ThreadTimes)>;
 
-/// Whose threads are read.
+/// The guests whose threads are read.
 #[derive(Debug)]
 pub(super) struct GuestThreads {
     root: PathBuf,
@@ -28,17 +28,17 @@ struct Tracked {
     name: String,
     process: i32,
     known: BTreeMap<i32, Work>,
-    /// Workers of vhost that are processes of the kernel.
+    /// Workers of vhost that are kernel processes.
     beside: Vec<i32>,
 }
 
 impl GuestThreads {
-    /// Looks at which thread does what, once; and says what could not be told.
+    /// Determines once the work of each thread; returns what could not be determined.
     pub(super) fn find(root: &Path, guests: &[SampledGuest]) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let found = if guests.is_empty() { Ok(Vms::default()) } else { Vms::discover(root) };
         let found = found.unwrap_or_else(|error| {
-            warnings.push(format!("Which thread does what is not known: {error}"));
+            warnings.push(format!("The purpose of threads is unknown: {error}"));
             Vms::default()
         });
         let tracked = guests.iter().map(|guest| {
@@ -56,12 +56,12 @@ impl GuestThreads {
         (Self { root: root.to_owned(), guests }, warnings)
     }
 
-    /// Name of a guest.
+    /// The name of a guest.
     pub(super) fn name(&self, guest: usize) -> &str {
         &self.guests[guest].name
     }
 
-    /// All threads, now.
+    /// A reading of all threads.
     pub(super) fn read(&self) -> ThreadReading {
         let mut reading = ThreadReading::new();
         for (at, guest) in self.guests.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Tracked {
         Self { name: guest.name.clone(), process: guest.process, known, beside }
     }
 
-    /// What a thread does; one that came later is told by its name.
+    /// The work of a thread; that of a later thread is determined by its name.
     fn work(&self, root: &Path, tid: i32) -> Work {
         if let Some(&work) = self.known.get(&tid) {
             return work;
@@ -106,19 +106,19 @@ fn threads(root: &Path, process: i32) -> Vec<i32> {
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// What the threads got between readings.
+/// The times of threads between readings.
 #[derive(Debug, Default)]
 pub(super) struct ThreadsSpent {
-    /// By guest and work; that of all vCPUs of a guest together is under each number.
+    /// Times by guest and work; each vCPU of a guest has its own entry.
     pub(super) by_work: BTreeMap<(usize, Work), ThreadTimes>,
-    /// Intervals in which a thread was there, in nanoseconds, of vCPUs alone: what their waiting is a share of.
+    /// The total lifetime of vCPU threads in the intervals, in nanoseconds: the base of their waiting share.
     pub(super) vcpu_time_ns: u64,
     ended: BTreeMap<usize, u64>,
     went_back: u64,
 }
 
 impl ThreadsSpent {
-    /// Adds what was got between two readings that are so far apart.
+    /// Adds the times between two readings that are `elapsed_ns` apart.
     pub(super) fn add(&mut self, before: &ThreadReading, after: &ThreadReading, elapsed_ns: u64) {
         for (key, (work, earlier)) in before {
             let Some((_, later)) = after.get(key) else {
@@ -135,7 +135,7 @@ impl ThreadsSpent {
                 None => self.went_back += 1,
             }
         }
-        // QEMU's workers come and go: one that came within the interval has all its time in it.
+        // QEMU's workers come and go: the whole time of one that started in the interval belongs to it.
         for (key, (work, times)) in after.iter().filter(|(key, _)| !before.contains_key(key)) {
             if *work == Work::Emulator {
                 self.by_work.entry((key.0, *work)).or_default().add(times);
@@ -143,7 +143,7 @@ impl ThreadsSpent {
         }
     }
 
-    /// Sum over the guests of one kind of work.
+    /// The sum of one kind of work over the guests.
     pub(super) fn sum(&self, name: &str) -> Option<ThreadTimes> {
         let of_kind = self.by_work.iter().filter(|((_, work), _)| work.name() == name);
         of_kind.fold(None, |sum: Option<ThreadTimes>, (_, times)| {
@@ -153,7 +153,7 @@ impl ThreadsSpent {
         })
     }
 
-    /// What was left out.
+    /// Warnings about data that was left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         let ran = self.by_work.values().any(|times| times.run_ns > 0);
         let ticks = self.by_work.values().any(|times| times.user + times.system > 0);

@@ -1,4 +1,4 @@
-//! Interrupts of the host by source: `/proc/interrupts`.
+//! The host's interrupts by source: `/proc/interrupts`.
 
 use exits::counted;
 use std::collections::BTreeMap;
@@ -6,19 +6,21 @@ use std::collections::BTreeMap;
 /// Counts since boot of one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SourceCounts {
-    /// What the kernel says of it: chip, kind and device of a line, or what an interrupt of its own means.
+    /// The kernel's description: chip, type and device of an interrupt line, or the meaning of a special
+    /// interrupt.
     pub(super) description: String,
-    /// By CPU.
+    /// The count on each CPU.
     pub(super) each: BTreeMap<u32, u64>,
 }
 
-/// One reading: sources by their labels, which are numbers of lines (`24`) or the kernel's short names (`LOC`).
+/// One reading: sources by their labels, which are IRQ numbers (`24`) or the kernel's short names (`LOC`).
 pub(super) type Interrupts = BTreeMap<String, SourceCounts>;
 
-/// Counters of errors among the lines, which are no interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
+/// Error counters among the lines, which are not interrupts (arch/x86/kernel/irq.c, `arch_show_interrupts`).
 const NO_INTERRUPTS: [&str; 2] = ["ERR", "MIS"];
 
-/// Reads `/proc/interrupts`: a line of CPUs, and a line a source. Damaged lines are left out; `None` without the first.
+/// Parses `/proc/interrupts`: a line of CPUs, then a line for each source. Damaged lines are left out; `None`
+/// without the line of CPUs.
 pub(super) fn parse(text: &str) -> Option<Interrupts> {
     let mut lines = text.lines();
     let cpus: Option<Vec<u32>> =
@@ -43,21 +45,21 @@ pub(super) fn parse(text: &str) -> Option<Interrupts> {
     Some(interrupts)
 }
 
-/// How often sources struck between readings.
+/// The numbers of interrupts between readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Struck {
     /// By label.
     pub(super) sources: BTreeMap<String, u64>,
-    /// Labels whose counter went backwards, and how often.
+    /// Labels whose counter decreased, and the number of times.
     went_back: BTreeMap<String, u64>,
 }
 
 impl Struck {
-    /// Adds what grew between two readings, on CPUs that are in both.
+    /// Adds the increases between two readings, on CPUs that are in both.
     pub(super) fn add(&mut self, before: &Interrupts, after: &Interrupts) {
         for (label, later) in after {
             let none = BTreeMap::new();
-            // A line that was set up meanwhile began at 0.
+            // A line that was set up between the readings started at 0.
             let earlier = before.get(label).map_or(&none, |source| &source.each);
             for (cpu, count) in &later.each {
                 let base = earlier.get(cpu).copied();
@@ -70,13 +72,13 @@ impl Struck {
         }
     }
 
-    /// Of devices' lines, which have numbers.
+    /// Interrupts of devices, whose labels are numbers.
     pub(super) fn of_devices(&self) -> u64 {
         let number = |label: &&String| label.bytes().all(|byte| byte.is_ascii_digit());
         self.sources.iter().filter(|(label, _)| number(label)).map(|(_, count)| count).sum()
     }
 
-    /// What was left out.
+    /// Warnings about intervals that were left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         let back = self.went_back.iter().map(|(label, times)| {
             let times = counted(*times, "time");

@@ -1,7 +1,7 @@
-//! The figures that sampling may give, before it does.
+//! The names of the figures of sampling, for checks before a run.
 
-/// Names of the host's figures and of the guests' own CPU time. One that ends with `.*` stands for a family: exits by
-/// reason, accesses by port and page, interrupts by the kernel's names, KVM's counters.
+/// Names of the host's figures and of the guests' own CPU time. A name that ends with `.*` stands for a
+/// family: exits by reason, accesses by port and page, interrupts by the kernel's names, KVM's counters.
 pub const SAMPLED: [&str; 42] = [
     "cpu.busy",
     "cpu.guest",
@@ -47,7 +47,7 @@ pub const SAMPLED: [&str; 42] = [
     "guest.idle",
 ];
 
-/// Whether sampling may give a figure of this name.
+/// Tests whether sampling may give a figure of this name.
 pub fn is_sampled(name: &str) -> bool {
     SAMPLED.iter().any(|known| match known.strip_suffix('*') {
         Some(family) => name.len() > family.len() && name.starts_with(family),

@@ -7,27 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::study::Span;
 
-/// Reading a host of hundreds of processors takes some ten milliseconds.
+/// The shortest interval: reading a host with hundreds of processors takes some ten milliseconds.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The kernel's counts of exits are taken at each reading; they are no course over time when that is rare.
+/// The longest interval: the kernel's counts of exits are read each time, and would show no course over time
+/// otherwise.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What is sampled on the host while a workload runs. All of it, every second, where the plan does not say.
+/// The samples of the host while a workload runs. By default all except accesses, every second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplePlan {
-    /// How often the host is read: from "50ms" to "60s". Every reading costs CPU time, which `sampling.cpu` tells.
+    /// The interval of readings: from "50ms" to "60s". Every reading costs CPU time, which `sampling.cpu`
+    /// shows.
     pub interval: Span,
     /// CPU time of the host by state: user, system, guest, iowait, steal, softirq and the others.
     pub cpu: bool,
-    /// CPU time and interrupts of each CPU too, not of all together only; in the raw samples.
+    /// CPU time and interrupts of each CPU too, in the raw samples.
     pub per_core: bool,
     /// Run time and run-queue wait of the guests' threads: vCPUs, I/O threads, vhost workers and the rest.
     pub threads: bool,
-    /// VM exits by reason with their handling times, by eBPF; KVM's own statistics where that cannot be used.
+    /// VM exits by reason with their handling times, by eBPF, or KVM's own statistics if eBPF cannot be used.
     pub exits: bool,
-    /// Exits by I/O port and by page of addresses too. It takes up to two more events an exit, so it is off unless the plan
-    /// says so.
+    /// Exits by I/O port and by page of addresses too. This takes up to two more events for each exit, so it
+    /// is off by default.
     pub accesses: bool,
     /// Interrupts of the host by source.
     pub interrupts: bool,
@@ -50,7 +52,7 @@ impl Default for SamplePlan {
     }
 }
 
-/// An interval at which nothing useful can be sampled.
+/// An interval that is too short or too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[samples] interval is {found}, expected 50ms to 60s")]
 pub struct BadInterval {
@@ -58,7 +60,7 @@ pub struct BadInterval {
 }
 
 impl SamplePlan {
-    /// What the types alone do not check.
+    /// Checks the interval, which the types alone do not.
     ///
     /// # Errors
     /// [`BadInterval`].

@@ -1,4 +1,4 @@
-//! What processors spent their time on: `/proc/stat`.
+//! The CPU time of processors by state: `/proc/stat`.
 
 use exits::counted;
 use std::collections::BTreeMap;
@@ -16,14 +16,15 @@ const STEAL: usize = 7;
 const GUEST: usize = 8;
 const GUEST_NICE: usize = 9;
 
-/// Time by state since boot, in clock ticks, by [`STATES`]. The kernel counts `guest` in `user` too, and `guest_nice` in
-/// `nice` (kernel/sched/cputime.c, `account_guest_time`). A kernel that has fewer columns leaves the rest 0.
+/// Time by state since boot, in clock ticks, indexed as [`STATES`]. The kernel counts `guest` in `user` too,
+/// and `guest_nice` in `nice` (kernel/sched/cputime.c, `account_guest_time`). Columns that an older kernel
+/// lacks are 0.
 pub(super) type Ticks = [u64; STATES.len()];
 
 /// One reading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Processors {
-    /// All together, those that are offline included.
+    /// The sum over all processors, including those that are offline.
     pub(super) all: Ticks,
     /// Those that are online, by number.
     pub(super) each: BTreeMap<u32, Ticks>,
@@ -31,7 +32,7 @@ pub(super) struct Processors {
     pub(super) context_switches: Option<u64>,
 }
 
-/// A text is none of `/proc/stat`.
+/// The error of a text that is not `/proc/stat`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Could not read {place}: expected a line `cpu` with at least 4 numbers, found {found:?}")]
 pub struct NoProcessorTimes {
@@ -40,7 +41,7 @@ pub struct NoProcessorTimes {
 }
 
 impl Processors {
-    /// Reads the text of `place`. Lines that are damaged are left out, but for the first, without which nothing is.
+    /// Parses the text of `place`. Damaged lines are left out, except for the first, which is needed.
     pub(super) fn parse(text: &str, place: &'static str) -> Result<Self, NoProcessorTimes> {
         let (mut all, mut read) = (None, Self::default());
         for line in text.lines() {
@@ -77,20 +78,20 @@ fn ticks(values: &str) -> Option<Ticks> {
     Some(ticks)
 }
 
-/// Time by state between readings.
+/// The CPU time by state between readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     ticks: Ticks,
-    /// States whose counter went backwards, and how often: those intervals are left out.
+    /// States whose counter decreased, and the number of times: those intervals are left out.
     pub(super) went_back: BTreeMap<&'static str, u64>,
-    /// CPUs that were there in one reading and not in the next.
+    /// CPUs that went offline between two readings.
     pub(super) went_offline: BTreeMap<u32, u64>,
     context_switches: u64,
 }
 
 impl Spent {
-    /// Adds what was spent between two readings: the sum over the CPUs that were online in both, for counters of a CPU
-    /// stand still, or jump, while it is offline.
+    /// Adds the time between two readings: the sum over the CPUs that were online in both, because the
+    /// counters of a CPU stand still, or jump, while it is offline.
     pub(super) fn add(&mut self, before: &Processors, after: &Processors) {
         for (number, earlier) in &before.each {
             match after.each.get(number) {
@@ -118,18 +119,19 @@ impl Spent {
         self.ticks.iter_mut().zip(grown).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Ticks by state, each in one state only.
+    /// Ticks by state, where each tick is in one state only.
     fn alone(&self) -> Ticks {
         let mut alone = self.ticks;
-        // Over the whole time: a reading can come between the two counters, and the next one makes up for it.
+        // Over the whole time: a reading can come between the updates of the two counters, which the next one
+        // compensates.
         alone[USER] = alone[USER].saturating_sub(alone[GUEST]);
         alone[NICE] = alone[NICE].saturating_sub(alone[GUEST_NICE]);
         alone
     }
 
-    /// Shares of the time of all CPUs, in percent; nothing where no time went by. `prefix` is `cpu.` or `guest.`.
+    /// Shares of the time of all CPUs, in percent; empty if no time passed. `prefix` is `cpu.` or `guest.`.
     ///
-    /// `busy` is all but idle, iowait and steal: what this machine itself had to do, running guests included.
+    /// `busy` is all except idle, iowait and steal: this machine's own work, including its guests.
     pub(super) fn metrics(&self, prefix: &str, combine: Combine) -> Vec<Metric> {
         let ticks = self.alone();
         let total: u64 = ticks.iter().sum();
@@ -152,12 +154,12 @@ impl Spent {
         metrics
     }
 
-    /// Context switches in all.
+    /// The number of context switches.
     pub(super) fn context_switches(&self) -> u64 {
         self.context_switches
     }
 
-    /// What was left out.
+    /// Warnings about intervals that were left out.
     pub(super) fn warnings(&self) -> Vec<String> {
         let back = self.went_back.iter().map(|(state, times)| {
             let times = counted(*times, "time");
@@ -172,10 +174,10 @@ impl Spent {
 }
 
 /// CPU time inside a guest between two texts of its `/proc/stat`, in percent of all its CPUs: `guest.busy`,
-/// `guest.user`, `guest.steal` and the others, as [`HostSamples`](super::HostSamples) has them of the host.
+/// `guest.user`, `guest.steal` and the others, like those of the host in [`HostSamples`](super::HostSamples).
 ///
 /// # Errors
-/// [`NoProcessorTimes`] when a text is something else.
+/// [`NoProcessorTimes`] if a text is something else.
 pub fn guest_processor_time(before: &str, after: &str) -> Result<Vec<Metric>, NoProcessorTimes> {
     let place = "/proc/stat of a guest";
     let mut spent = Spent::default();

@@ -1,4 +1,4 @@
-//! One look at the host.
+//! One reading of the host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use super::table::Table;
 use super::thread::Work;
 use super::{SamplePlan, SampledGuest};
 
-/// What is read, each time, as far as it can be.
+/// The sources of a reading that are available.
 pub(super) struct Sources {
     root: PathBuf,
     processors: bool,
@@ -24,7 +24,7 @@ pub(super) struct Sources {
     frequency: Option<FrequencyFiles>,
 }
 
-/// What was read at one time.
+/// One reading.
 pub(super) struct Reading {
     /// `CLOCK_MONOTONIC`.
     pub(super) time_ns: u64,
@@ -35,7 +35,8 @@ pub(super) struct Reading {
 }
 
 impl Sources {
-    /// What the plan wants of the host below `root`, and what of it there is not.
+    /// The sources that the plan asks for on the host below `root`, and warnings about those that are
+    /// missing.
     pub(super) fn find(plan: &SamplePlan, root: &Path, guests: &[SampledGuest]) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let threads = plan.threads.then(|| {
@@ -82,7 +83,7 @@ impl Sources {
         interrupt::parse(&text.flatten()?)
     }
 
-    /// Reads all, now.
+    /// Reads all sources.
     pub(super) fn read(&self) -> Reading {
         Reading {
             time_ns: monotonic_ns(),
@@ -93,7 +94,7 @@ impl Sources {
         }
     }
 
-    /// Puts a reading into the table.
+    /// Writes a reading to the table.
     pub(super) fn store(&self, reading: &Reading, table: &mut Table) {
         let time = reading.time_ns;
         if let Some(processors) = &reading.processors {

@@ -1,4 +1,4 @@
-//! The thread that reads the host at intervals, and what it came to.
+//! The thread that reads the host at intervals, and its results.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,17 +19,19 @@ use super::{SamplePlan, SampledGuest, Samples};
 use crate::study::Metric;
 use crate::study::record::PROFILE;
 
-/// Samples the host from its start until [`Self::finish`]. Dropped before, it ends and leaves nothing.
+/// Samples the host from its start until [`Self::finish`]. If it is dropped before, it stops and discards its
+/// samples.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Gone, it ends the thread.
+    /// Dropping it ends the thread.
     stop: Sender<()>,
     thread: JoinHandle<HostSamples>,
 }
 
-/// What was sampled on the host over a run.
+/// The samples of the host over a run.
 ///
-/// `host.parquet` has the raw samples and `exits.json` the profile of VM exits, where they could be counted by reason.
+/// `host.parquet` has the raw samples and `exits.json` the profile of VM exits, if they could be counted by
+/// reason.
 #[derive(Debug, Default)]
 pub struct HostSamples {
     metrics: Vec<Metric>,
@@ -39,23 +41,23 @@ pub struct HostSamples {
 }
 
 impl Sampler {
-    /// Begins, and comes back when everything is set up and was read once: what happens from now on is in the samples.
-    /// What cannot be sampled is among the warnings.
+    /// Starts the sampler, and returns when all sources are set up and were read once: all later events are
+    /// in the samples. Sources that cannot be sampled are in the warnings.
     ///
     /// # Errors
-    /// Where the system gives no thread.
+    /// If the thread cannot be created.
     pub fn start(plan: &SamplePlan, root: &Path, guests: &[SampledGuest]) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let (ready, begun) = channel();
         let (plan, root, guests) = (plan.clone(), root.to_owned(), guests.to_vec());
         let thread = std::thread::Builder::new().name("sampler".to_owned());
         let thread = thread.spawn(move || sample(&plan, root, &guests, &ready, &stopped))?;
-        // A thread that ended before has said why in what it leaves.
+        // The result of a thread that ended before holds the reason.
         let _ = begun.recv();
         Ok(Self { stop, thread })
     }
 
-    /// Reads once more, and ends.
+    /// Takes the last reading, and stops.
     #[must_use]
     pub fn finish(self) -> HostSamples {
         drop(self.stop);
@@ -69,7 +71,7 @@ impl Sampler {
 }
 
 impl HostSamples {
-    /// Exits of the run by reason; `None` where they could not be counted so.
+    /// Exits of the run by reason; `None` if they could not be counted by reason.
     #[must_use]
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref().map(|(_, profile)| profile)
@@ -166,7 +168,7 @@ fn elapsed(began_ns: u64, last: &Reading) -> u64 {
     last.time_ns.saturating_sub(began_ns)
 }
 
-/// CPU time of this thread so far.
+/// CPU time of this thread.
 fn own_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

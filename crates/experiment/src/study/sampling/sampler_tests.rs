@@ -92,7 +92,7 @@ fn what_changes_between_two_readings_is_in_the_figures_and_in_the_table() {
     let samples = sampler.finish();
     let metrics = samples.metrics();
     assert_eq!(samples.warnings(), Vec::<String>::new());
-    // Plans may ask for what there is, and for nothing else.
+    // Plans may ask only for figures that exist.
     let unknown = metrics.iter().find(|metric| !is_sampled(&metric.name));
     assert_eq!(unknown, None);
     for (name, expected) in [
@@ -158,7 +158,7 @@ fn this_host_is_read_at_every_interval() {
     let samples = sampler.finish();
     let rows = rows_of(samples.table.clone());
     let times: BTreeSet<u64> = rows.iter().map(|row| row.0).collect();
-    // A busy machine may be late, but the first reading and the last are always there.
+    // A busy machine may be late, but the first and the last reading are always there.
     assert!((2..=7).contains(&times.len()), "{times:?}");
     let metrics = samples.metrics();
     assert!(value(&metrics, "sampling.cpu") < 100.0);

@@ -1,4 +1,4 @@
-//! Raw samples as a table for other tools: `host.parquet`, one row a value that was read.
+//! Raw samples as a table for other tools: `host.parquet`, with a row for each value.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// `value` is as it was read: counters are counted since boot, or since the sampling began for exits.
+/// `value` is as it was read: counters count since boot, and exits since the start of sampling.
 const SCHEMA: &str = "message host_samples {
     required int64 time_ns (INTEGER(64, false));
     required binary source (STRING);
@@ -19,12 +19,12 @@ const SCHEMA: &str = "message host_samples {
     required binary name (STRING);
     required int64 value (INTEGER(64, false));
 }";
-/// Version of the table's form.
+/// Version of the table's format.
 const FORMAT: u32 = 1;
-/// Rows that are kept unpacked: 1.3 MiB.
+/// The number of rows that are kept uncompressed: 1.3 MiB.
 const GROUP: usize = 1 << 16;
 
-/// One value. The texts are their places in the list of texts.
+/// One value. The texts are indices into the list of texts.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     time_ns: u64,
@@ -32,7 +32,7 @@ struct Row {
     value: u64,
 }
 
-/// A table in the making; what is whole of it is packed already, so that hours of samples fit in memory.
+/// A table under construction; complete row groups are compressed, so that hours of samples fit in memory.
 pub(super) struct Table {
     writer: SerializedFileWriter<Vec<u8>>,
     rows: Vec<Row>,
@@ -83,7 +83,7 @@ impl Table {
     fn store(&mut self) -> Result<(), ParquetError> {
         let (rows, texts) = (&self.rows, &self.texts);
         let mut group = self.writer.next_row_group()?;
-        // Parquet has no unsigned physical type: the bits are stored, the schema says how to read them.
+        // Parquet has no unsigned physical type: the bits are stored, and the schema marks them as unsigned.
         column::<Int64Type>(&mut group, rows.iter().map(|row| row.time_ns.cast_signed()))?;
         for at in 0..3 {
             column::<ByteArrayType>(
@@ -125,7 +125,7 @@ pub(super) mod tests {
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
 
-    /// What a table holds: time, the three texts, value.
+    /// The rows of a table: time, the three texts, value.
     pub(in crate::study::sampling) fn rows_of(bytes: Vec<u8>) -> Vec<(u64, [String; 3], u64)> {
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), bytes).unwrap();

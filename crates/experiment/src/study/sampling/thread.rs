@@ -1,9 +1,9 @@
-//! What a thread got of the processors, and how long it waited for one.
+//! The CPU time of a thread, and its waiting time.
 
 use std::fs;
 use std::path::Path;
 
-/// What a thread does for its guest.
+/// The work of a thread for its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Work {
     /// Runs this vCPU.
@@ -12,12 +12,12 @@ pub(super) enum Work {
     IoThread,
     /// A worker of vhost.
     Vhost,
-    /// All else of the VMM: its main loop, workers, displays.
+    /// All other threads of the VMM: main loop, workers, displays.
     Emulator,
 }
 
 impl Work {
-    /// In metrics and raw samples.
+    /// The name in metrics and raw samples.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Vcpu(_) => "vcpu",
@@ -31,7 +31,7 @@ impl Work {
 /// One reading, counted since the thread's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ThreadTimes {
-    /// On a CPU, nanoseconds; of a vCPU also what its guest ran.
+    /// Time on a CPU, nanoseconds; for a vCPU including its guest's.
     pub(super) run_ns: u64,
     /// Ready to run and waiting for a CPU, nanoseconds.
     pub(super) wait_ns: u64,
@@ -41,12 +41,13 @@ pub(super) struct ThreadTimes {
     pub(super) system: u64,
     /// Running a guest, clock ticks.
     pub(super) guest: u64,
-    /// When it started, in clock ticks since boot: tells threads of the same number apart.
+    /// Its start in clock ticks since boot, which distinguishes threads that had the same ID.
     pub(super) start: u64,
 }
 
 impl ThreadTimes {
-    /// Of `/proc/PROCESS/task/THREAD` below `root`; `None` when it ended, or the files say something else.
+    /// Reads `/proc/PROCESS/task/THREAD` below `root`; `None` if the thread has ended or the files cannot be
+    /// parsed.
     pub(super) fn read(root: &Path, process: i32, thread: i32) -> Option<Self> {
         let home = root.join(format!("proc/{process}/task/{thread}"));
         let times = Self::of_stat(&fs::read_to_string(home.join("stat")).ok()?)?;
@@ -54,7 +55,7 @@ impl ThreadTimes {
         Some(Self { run_ns, wait_ns, ..times })
     }
 
-    /// Fields 14, 15, 22 and 43 of proc_pid_stat(5). Field 2, the name, may have blanks and brackets itself.
+    /// Fields 14, 15, 22 and 43 of proc_pid_stat(5). Field 2, the name, may contain blanks and brackets.
     fn of_stat(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -63,8 +64,8 @@ impl ThreadTimes {
         Some(Self { user: field(14)?, system: field(15)?, guest, start: field(22)?, ..Self::default() })
     }
 
-    /// What was added since an earlier reading of the same thread; `None` of another one with its number, or where a
-    /// counter went backwards.
+    /// The increase since an earlier reading of the same thread; `None` for another thread with its ID, or if
+    /// a counter decreased.
     pub(super) fn since(&self, before: &Self) -> Option<Self> {
         if self.start != before.start {
             return None;
@@ -79,7 +80,7 @@ impl ThreadTimes {
         })
     }
 
-    /// Adds what another one, or the same in another interval, got.
+    /// Adds the times of another thread or interval.
     pub(super) fn add(&mut self, more: &Self) {
         self.run_ns += more.run_ns;
         self.wait_ns += more.wait_ns;
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Fields 4 to 52 as a kernel writes them, but for those that are read.
+    /// Fields 4 to 52 in the kernel's format, with the given values.
     pub(super) fn stat(name: &str, user: u64, system: u64, guest: u64, start: u64) -> String {
         let fields: Vec<String> = (4..=52)
             .map(|number| match number {

@@ -11,7 +11,7 @@ use traces::{Options, Reading, Sums};
 use super::access;
 use super::exit::{ExitsSeen, in_words, metrics};
 
-/// xentrace at work, and the exits that its records were found to be.
+/// A running xentrace, and the exits found in its records.
 pub(super) struct Traced {
     root: Root,
     control: XenControl,
@@ -22,7 +22,8 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Starts where this is the control domain of a Xen; `None` where it is not, `Err` where xentrace cannot be started.
+    /// Starts xentrace if this is the control domain of a Xen; `None` if it is not, `Err` if xentrace cannot
+    /// be started.
     pub(super) fn start(root: &Path, accesses: bool) -> Option<Result<Self, String>> {
         let root = if root == Path::new("/") { Root::live() } else { Root::directory(root) };
         let control = XenControl::read(&root)?;
@@ -37,13 +38,13 @@ impl Traced {
         Some(following.map(started).map_err(|error| in_words(&error)))
     }
 
-    /// All exits until now.
+    /// All exits so far.
     pub(super) fn take(&mut self) -> &Profile {
         self.profile.merge(&self.sums.take());
         &self.profile
     }
 
-    /// Ends it. `elapsed_ns` is how long it ran.
+    /// Stops xentrace. `elapsed_ns` is the time for which it ran.
     pub(super) fn finish(mut self, elapsed_ns: u64) -> ExitsSeen {
         let mut warnings = Vec::new();
         match self.following.finish() {

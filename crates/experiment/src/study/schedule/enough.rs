@@ -1,4 +1,4 @@
-//! Whether a study has runs enough.
+//! The stop rule of a study.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use stats::contrast::interval_of_ratios;
 
 use crate::study::{Better, Cell, Metric, Plan, Run};
 
-/// Why no further block is begun.
+/// The reason why no further block is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enough {
     /// The plan's repeats are done.
     Repeats,
-    /// Every interval is as narrow as the plan wants it.
+    /// Every interval is as narrow as the plan asks for.
     Narrow,
-    /// The time is over.
+    /// The time budget is used up.
     Budget,
     /// The plan's largest number of blocks is reached.
     Blocks,
 }
 
-/// Whether it is enough after so many whole blocks, and why; `spent` is the time since the study's start without
-/// pauses.
+/// The reason to stop after so many complete blocks, if any; `spent` is the time since the start of the study
+/// without pauses.
 ///
-/// The plan's repeats are made in any case: fewer are no study of it.
+/// The plan's repeats are always made.
 pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option<Enough> {
     if blocks < plan.order.repeats {
         return None;
@@ -43,24 +43,24 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     narrow.then_some(Enough::Narrow)
 }
 
-/// What an interval is about: the arm, the guests, the workload, the figure.
+/// The subject of an interval: the arm, the guests, the workload, the figure.
 type Subject = (BTreeMap<String, String>, u32, String, String);
 
 fn all_narrow(plan: &Plan, names: &[String], percent: f64, runs: &[Run]) -> bool {
     let pairs = pairs(plan, names, runs);
     let named: BTreeSet<&str> = pairs.keys().map(|(_, _, _, metric)| metric.as_str()).collect();
-    // A name that no run has would otherwise be sure at once.
+    // Without this check, a name that no run has would satisfy the rule at once.
     !pairs.is_empty()
         && names.iter().all(|name| named.contains(name.as_str()))
         && pairs.values().all(|pairs| width(pairs).is_some_and(|width| width <= percent))
 }
 
-/// From end to end, in percentage points, as the report has it.
+/// The width from end to end, in percentage points, as in the report.
 fn width(pairs: &[[f64; 2]]) -> Option<f64> {
     interval_of_ratios(pairs).map(Interval::width)
 }
 
-/// The baseline's value and the arm's of each block that has both.
+/// The values of the baseline and of the arm in each block that has both.
 fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<[f64; 2]>> {
     let baseline: BTreeMap<String, String> =
         plan.factors.iter().map(|factor| (factor.name.clone(), factor.baseline.clone())).collect();
@@ -71,7 +71,7 @@ fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<[
         let partner = Cell { arm: baseline.clone(), ..cell.clone() };
         let Some(others) = figures.get(&partner) else { continue };
         for (metric, &on) in own {
-            // Where nothing happened in either arm there is no relative change to be sure of.
+            // Without events in both arms there is no relative change.
             if let Some(&off) = others.get(metric).filter(|&&off| off > 0.0 && on > 0.0) {
                 let subject = (cell.arm.clone(), cell.guests, cell.workload.clone(), metric.clone());
                 pairs.entry(subject).or_default().push([off, on]);
@@ -81,7 +81,7 @@ fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<[
     pairs
 }
 
-/// The figures of a run that count: those named, else the guests' with a good direction.
+/// The figures of a run that the rule uses: those named, else the guests' that have a better direction.
 fn figures(run: &Run, names: &[String]) -> BTreeMap<String, f64> {
     let mut of_guests: BTreeMap<&str, (&Metric, Vec<f64>)> = BTreeMap::new();
     for metric in run.guests.iter().flatten() {

@@ -7,7 +7,7 @@ fn plan(until: &str) -> Plan {
     Plan::read(&text, "small.toml").unwrap()
 }
 
-/// One run of one guest with one throughput.
+/// A run with one guest and one throughput.
 fn run(block: u32, level: &str, value: f64) -> Run {
     let metric = Metric {
         name: "said".to_owned(),
@@ -38,7 +38,7 @@ fn run(block: u32, level: &str, value: f64) -> Run {
     }
 }
 
-/// Blocks whose change is 10 % give or take `spread`.
+/// Blocks whose change is 10 % plus or minus `spread`.
 fn runs(blocks: u32, spread: f64) -> Vec<Run> {
     (0..blocks)
         .flat_map(|block| {
@@ -71,7 +71,7 @@ fn too_few_pairs_are_never_narrow() {
     assert_eq!(enough(&plan, 3, Duration::ZERO, &[]), None);
 }
 
-/// What ends a study is the interval that its report shows, which the fewest blocks that have one have too.
+/// The stop rule uses the report's intervals, so the fewest blocks that have one can be enough.
 #[test]
 fn as_many_blocks_as_give_the_report_an_interval_are_enough() {
     let fewest = MINIMUM_REPEATS as u32;

@@ -1,4 +1,4 @@
-//! Files that are on the disk before others may see them.
+//! Files that are on the disk before their names are visible.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::StoreError;
 
-/// Writes a file whole or not at all.
+/// Writes a file completely or not at all.
 pub(in crate::study) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".writing-{name}"));
@@ -19,9 +19,9 @@ pub(in crate::study) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreErro
     sync_parent(path)
 }
 
-/// Brings a folder and all files below it to the disk. Links are no part of a run.
+/// Syncs a folder and all files below it to the disk. Links are not part of a run.
 pub(super) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
-    let failed = |path: &Path| StoreError::file("Could not bring to the disk", path);
+    let failed = |path: &Path| StoreError::file("Could not sync to the disk", path);
     for entry in fs::read_dir(folder).map_err(failed(folder))? {
         let entry = entry.map_err(failed(folder))?;
         let (path, kind) = (entry.path(), entry.file_type().map_err(failed(folder))?);
@@ -34,9 +34,9 @@ pub(super) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))
 }
 
-/// Brings a file's name to the disk.
+/// Syncs a file's directory entry to the disk.
 pub(super) fn sync_parent(path: &Path) -> Result<(), StoreError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let synced = File::open(parent).and_then(|folder| folder.sync_all());
-    synced.map_err(StoreError::file("Could not bring to the disk", parent))
+    synced.map_err(StoreError::file("Could not sync to the disk", parent))
 }

@@ -1,34 +1,34 @@
-//! Why a result folder cannot be written or read.
+//! Errors of a result folder.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a result folder.
+/// An error of a result folder.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file cannot be read, written or moved.
     #[error("{what} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The folder is on the other side of a link, which failed.
+    /// The folder is on the other side of a connection, which failed.
     #[error(transparent)]
     Link(Box<super::super::stream::StreamError>),
-    /// A run is of another plan.
-    #[error("A run for {} is none of its plan: {why}", folder.display())]
+    /// A run belongs to another plan.
+    #[error("A run for {} does not belong to its plan: {why}", folder.display())]
     Stranger {
         /// The folder.
         folder: PathBuf,
-        /// What the plan lacks.
+        /// The part that the plan lacks.
         why: String,
     },
     /// It holds no study.
-    #[error("{} is no result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
+    #[error("{} is not the result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
     NoStudy {
         /// The folder.
         folder: PathBuf,
@@ -41,8 +41,8 @@ pub enum StoreError {
         /// Its format.
         found: u64,
     },
-    /// It holds files that are no study's.
-    #[error("{} holds {found:?}, which is of no study; name an empty folder, or one that does not exist", folder.display())]
+    /// It holds files that do not belong to a study.
+    #[error("{} holds {found:?}, which does not belong to a study; name an empty folder, or one that does not exist", folder.display())]
     Strange {
         /// The folder.
         folder: PathBuf,
@@ -50,7 +50,7 @@ pub enum StoreError {
         found: String,
     },
     /// Another process writes it.
-    #[error("Another exitless is at work on {}; wait for its end", folder.display())]
+    #[error("Another exitless process is writing {}; wait until it ends", folder.display())]
     Busy {
         /// The folder.
         folder: PathBuf,
@@ -66,31 +66,31 @@ pub enum StoreError {
         /// Fields that differ, with both values.
         fields: Vec<String>,
     },
-    /// It was begun elsewhere.
-    #[error("The study in {} was begun with --target {then}, not {now}; give the same target, or another folder", folder.display())]
+    /// It was started on another target.
+    #[error("The study in {} was started with --target {then}, not {now}; give the same target, or another folder", folder.display())]
     OtherTarget {
         /// The folder.
         folder: PathBuf,
-        /// Where it began.
+        /// The target on which it was started.
         then: String,
-        /// Where it shall go on.
+        /// The target on which it was to continue.
         now: String,
     },
-    /// The host is not the same.
+    /// The host is another one.
     #[error(
-        "The host differs from that of the runs in {}: {}. Runs of unlike hosts are not to be compared; to go on all \
-         the same, and have it recorded, give --allow-unlike", folder.display(), differences(unlike)
+        "The host differs from that of the runs in {}: {}. Runs of different hosts must not be compared; to \
+         continue nevertheless, which is recorded, give --allow-unlike", folder.display(), differences(unlike)
     )]
     OtherHost {
         /// The folder.
         folder: PathBuf,
-        /// Fields that differ: name, then, now.
+        /// Fields that differ: name, earlier value, current value.
         unlike: Vec<host::Difference>,
     },
 }
 
 impl StoreError {
-    /// Whether another command line, and nothing else, mends it.
+    /// Tests whether another command line alone fixes it.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::File { .. } | Self::Link(_) | Self::Stranger { .. })
     }

@@ -1,4 +1,4 @@
-//! A study's result folder, as it is read.
+//! Reads a study's result folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,36 +11,36 @@ use super::{FAILED, PLAN, RUN, RUNS, STUDY, StoreError};
 use crate::study::plan::Plan;
 use crate::study::record::{Run, STUDY_FORMAT, Study};
 
-/// All that is whole of a result.
+/// The complete parts of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StudyFolder {
-    /// Where it is.
+    /// Its path.
     pub folder: PathBuf,
-    /// What was done.
+    /// The study.
     pub study: Study,
-    /// Runs that succeeded, by their place in the order.
+    /// Complete runs, by their position in the order.
     pub runs: Vec<KeptRun>,
     /// Attempts that failed, each with the reason in its `failure`.
     pub failed: Vec<KeptRun>,
-    /// What is damaged, or does not belong there, and was left out.
+    /// Warnings about files that are damaged or do not belong there, and were left out.
     pub warnings: Vec<String>,
 }
 
 /// A run and its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptRun {
-    /// `run.json`.
+    /// The content of `run.json`.
     pub run: Run,
     /// The folder of its files.
     pub folder: PathBuf,
 }
 
 impl StudyFolder {
-    /// Reads all of it. A run that is damaged, or that is none of this study, is left out with a warning that names the
-    /// file and the byte.
+    /// Reads the whole folder. A run that is damaged, or that does not belong to this study, is left out with
+    /// a warning that names the file and the byte.
     ///
     /// # Errors
-    /// Where there is no study, or one that a newer program wrote.
+    /// If there is no study, or one that a newer program wrote.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let mut warnings = Vec::new();
         let (runs, failed) = (kept(folder, RUNS, &mut warnings)?, kept(folder, FAILED, &mut warnings)?);
@@ -57,7 +57,7 @@ impl StudyFolder {
         self.runs.retain(|kept| {
             let why = match stranger(&kept.run, plan) {
                 None if kept.run.failure.is_some() => {
-                    Some("it is a failed run in the place of a whole one".to_owned())
+                    Some("it is a failed run in the place of a complete one".to_owned())
                 }
                 None if !seen.insert(kept.run.cell.clone()) => Some("another run has its place".to_owned()),
                 why => why,
@@ -68,7 +68,7 @@ impl StudyFolder {
     }
 }
 
-/// Whether there is nothing against a run.
+/// Records the reason against a run, if any; tests whether there is none.
 fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool {
     if let Some(why) = &why {
         warnings.push(format!("{}: left out: {why}", kept.folder.display()));
@@ -76,7 +76,7 @@ fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool
     why.is_none()
 }
 
-/// Why a run is none of the plan's.
+/// The reason why a run does not belong to the plan, if any.
 pub(super) fn stranger(run: &Run, plan: &Plan) -> Option<String> {
     let cell = &run.cell;
     if !plan.workloads.iter().any(|workload| workload.name == cell.workload) {
@@ -105,7 +105,7 @@ fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<Ke
     Ok(runs)
 }
 
-/// `study.json`, or what can be known without it.
+/// The content of `study.json`, or the facts that are known without it.
 fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<Study, StoreError> {
     let path = folder.join(STUDY);
     let damage = match json::read::<Value>(&path) {
@@ -140,7 +140,7 @@ fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<
     })
 }
 
-/// Names in a folder, sorted; none where there is no such folder.
+/// Names in a folder, sorted; empty if the folder does not exist.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
     if !folder.is_dir() {
         return Ok(Vec::new());

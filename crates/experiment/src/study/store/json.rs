@@ -1,4 +1,4 @@
-//! Reading files of a result, and comparing what is in them.
+//! Reads files of a result, and compares their contents.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// No `run.json` or `study.json` comes near it; a larger file is none of ours.
+/// The largest accepted file, far above the size of any `run.json` or `study.json`.
 const LARGEST: u64 = 64 << 20;
 
-/// Reads a file of JSON; the error says at which byte it is damaged.
+/// Reads a file of JSON; the error names the byte at which it is damaged.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     let bytes = bytes(path).map_err(|error| format!("{}: could not be read: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| {
@@ -21,10 +21,10 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     })
 }
 
-/// A file of no more than [`LARGEST`] bytes.
+/// The content of a file of at most [`LARGEST`] bytes.
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     if !path.symlink_metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
@@ -34,7 +34,7 @@ pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Lines and columns are counted from 1.
+/// The offset of a position. Lines and columns are counted from 1.
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
     let before: usize =
         bytes.split_inclusive(|&byte| byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();

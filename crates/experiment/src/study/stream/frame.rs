@@ -5,40 +5,40 @@ use std::io::{self, Read, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Stands on a line of its own before the first frame.
+/// The marker line before the first frame.
 const BEGIN: &[u8] = b"exitless-study-stream 1\n";
-/// What may stand before it: greetings of a login shell.
+/// The most bytes before the marker: greetings of a login shell.
 const LONGEST_GREETING: usize = 64 << 10;
-/// A message is a run's record at most; that of hundreds of guests has some 100 KiB.
+/// The largest message, which is a run's record; that of hundreds of guests has some 100 KiB.
 const LARGEST_MESSAGE: u32 = 64 << 20;
-/// A piece of a file.
+/// The largest chunk of a file.
 pub const LARGEST_CHUNK: u32 = 1 << 20;
 
 const MESSAGE: u8 = b'M';
 const CHUNK: u8 = b'C';
 
-/// Why a stream ended before its time.
+/// The reason why a stream ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// It broke off.
     #[error("The link broke off{}", after(said))]
     Broken {
-        /// What stood before the first frame, where there was none.
+        /// The text before the first frame, if no frame arrived.
         said: String,
     },
     /// It could not be read or written.
     #[error("The link failed")]
     Failed(#[source] io::Error),
-    /// It holds what no frame is.
-    #[error("What came over the link at byte {offset} is no frame: {what}")]
+    /// It contains bytes that are not a frame.
+    #[error("Invalid frame at byte {offset} of the link: {what}")]
     Damaged {
-        /// Bytes since the stream's begin.
+        /// Bytes since the start of the stream.
         offset: u64,
-        /// What was found.
+        /// The invalid content.
         what: String,
     },
-    /// What came could not be written down here.
-    #[error("What came over the link could not be kept")]
+    /// A received run could not be stored here.
+    #[error("Could not store what came over the link")]
     Kept(#[from] crate::study::store::StoreError),
 }
 
@@ -53,7 +53,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a stream.
+    /// Starts a stream.
     ///
     /// # Errors
     /// [`StreamError::Failed`].
@@ -71,7 +71,7 @@ impl<W: Write> Writer<W> {
         self.frame(MESSAGE, &text).and_then(|()| self.inner.flush()).map_err(StreamError::Failed)
     }
 
-    /// Sends a piece of a file, of [`LARGEST_CHUNK`] bytes at most.
+    /// Sends a chunk of a file, of at most [`LARGEST_CHUNK`] bytes.
     ///
     /// # Errors
     /// [`StreamError::Failed`].
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
         self.frame(CHUNK, bytes).map_err(StreamError::Failed)
     }
 
-    /// Hands over all that was sent.
+    /// Flushes all frames.
     ///
     /// # Errors
     /// [`StreamError::Failed`].
@@ -103,10 +103,10 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Waits for a stream's begin.
+    /// Waits for the start of a stream.
     ///
     /// # Errors
-    /// [`StreamError::Broken`] with what stood there instead.
+    /// [`StreamError::Broken`] with the text that came instead.
     pub fn begin(mut inner: R) -> Result<Self, StreamError> {
         let mut said = Vec::new();
         let mut byte = [0];
@@ -123,7 +123,7 @@ impl<R: Read> Reader<R> {
     /// The next message.
     ///
     /// # Errors
-    /// [`StreamError`]; a message of an unknown form is damage.
+    /// [`StreamError`]; an unknown message counts as damage.
     pub fn message<T: DeserializeOwned>(&mut self) -> Result<T, StreamError> {
         let begin = self.offset;
         let bytes = self.frame(MESSAGE, LARGEST_MESSAGE)?;
@@ -132,7 +132,7 @@ impl<R: Read> Reader<R> {
         serde_json::from_slice(&bytes).map_err(damaged)
     }
 
-    /// The next piece of a file.
+    /// The next chunk of a file.
     ///
     /// # Errors
     /// [`StreamError`].
@@ -140,12 +140,12 @@ impl<R: Read> Reader<R> {
         self.frame(CHUNK, LARGEST_CHUNK)
     }
 
-    /// Where it reads from.
+    /// The underlying reader.
     pub fn get_mut(&mut self) -> &mut R {
         &mut self.inner
     }
 
-    /// Bytes read since the stream's begin.
+    /// Bytes read since the start of the stream.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -165,7 +165,7 @@ impl<R: Read> Reader<R> {
             );
             return Err(damaged(what));
         }
-        // Grown as bytes come, so that a length alone takes no memory.
+        // Grows as bytes arrive, so that a length alone allocates no memory.
         let mut bytes = Vec::new();
         let read = Read::by_ref(&mut self.inner).take(u64::from(length)).read_to_end(&mut bytes);
         read.map_err(StreamError::Failed)?;

@@ -8,24 +8,24 @@ use super::{Message, Reader, SentFile, StreamError};
 use crate::study::record::Run;
 use crate::study::store::{Store, StoreError};
 
-/// Files of one run at most.
+/// The most files of one run.
 const MOST_FILES: usize = 10_000;
-/// Bytes of one run at most: output of tools and samples have some megabytes.
+/// The most bytes of one run: tools' output and samples have some megabytes.
 const LARGEST_RUN: u64 = 8 << 30;
 
-/// What came, once it is whole.
+/// A completely received item.
 #[derive(Debug)]
 pub enum Received {
-    /// A message that is no run.
+    /// A message other than a run.
     Message(Message),
-    /// A run, which is in the result folder now.
+    /// A run, which is stored in the result folder.
     Run(Box<Run>),
 }
 
-/// Takes the next message; a run with all its files, which are kept in `store`.
+/// Receives the next message; a run is received with all its files and stored in `store`.
 ///
 /// # Errors
-/// [`StreamError`]; nothing of a run that did not come whole is kept.
+/// [`StreamError`]; an incomplete run is not stored.
 pub fn receive<R: Read>(reader: &mut Reader<R>, store: &mut Store) -> Result<Received, StreamError> {
     let begin = reader.offset();
     let (run, files) = match reader.message()? {
@@ -35,7 +35,7 @@ pub fn receive<R: Read>(reader: &mut Reader<R>, store: &mut Store) -> Result<Rec
     let folder = store.unfinished()?;
     let taken = take_files(reader, &files, &folder, begin).and_then(|()| Ok(store.keep(&run, &folder)?));
     if taken.is_err() {
-        // Without effect where it is not there any more; what stays is removed when the store is opened next.
+        // The folder may be gone already; otherwise the next opening of the store removes it.
         let _ = fs::remove_dir_all(&folder);
     }
     taken.map(|()| Received::Run(run))
@@ -81,10 +81,10 @@ fn take_file<R: Read>(reader: &mut Reader<R>, length: u64, path: &Path) -> Resul
     Ok(())
 }
 
-/// The path below the folder; `None` for one that leads out of it.
+/// The path below the folder; `None` if it leads out of it.
 fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    // The record is written by the receiver.
+    // The receiver writes the record itself.
     (plain && !path.is_empty() && path != "run.json" && !path.contains('\0')).then(|| folder.join(path))
 }
 

@@ -36,7 +36,7 @@ fn run(index: usize) -> Run {
     }
 }
 
-/// Two runs with a file larger than a chunk and an empty one.
+/// Two runs with a file larger than a chunk and an empty file.
 fn stream() -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
     let mut bytes = b"Last login: today\n".to_vec();

@@ -1,21 +1,22 @@
-//! What the side with the guests is asked to do.
+//! The request to the side with the guests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::study::engine::Past;
 use crate::study::plan::Plan;
 
-/// A study, and what of it is there already.
+/// A study, and its existing runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// [`super::STREAM_FORMAT`].
     pub format: u32,
-    /// Tells studies apart: a server that an earlier link left behind is ended before the same study goes on.
+    /// Identifies the study: a server that an earlier connection left behind is ended before the same study
+    /// continues.
     pub study: String,
     /// The plan in full.
     pub plan: Plan,
-    /// What the orders come from.
+    /// The seed of the orders.
     pub seed: u64,
-    /// What is there already.
+    /// The existing runs.
     pub past: Past,
 }

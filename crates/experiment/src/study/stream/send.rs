@@ -10,7 +10,7 @@ use crate::study::engine::{Sink, StudyProgress};
 use crate::study::record::Run;
 use crate::study::store::StoreError;
 
-/// A result folder on the other side of a link. Runs lie in `place` until they are sent.
+/// A result folder on the other side of a connection. Runs are in `place` until they are sent.
 #[derive(Debug)]
 pub struct Link<W> {
     writer: Arc<Mutex<Writer<W>>>,
@@ -19,13 +19,13 @@ pub struct Link<W> {
 }
 
 impl<W: Write> Link<W> {
-    /// Sends by `writer` what is made below `place`.
+    /// Sends runs that are made below `place` through `writer`.
     pub fn new(writer: Writer<W>, place: &Path) -> Self {
         let writer = Arc::new(Mutex::new(writer));
         Self { writer, place: place.to_owned(), number: 0 }
     }
 
-    /// Sends a message that is no run.
+    /// Sends a message other than a run.
     ///
     /// # Errors
     /// Those of [`Writer::message`].
@@ -33,7 +33,7 @@ impl<W: Write> Link<W> {
         said(&self.writer, message)
     }
 
-    /// What says, from another thread, that this side is there. Between the parts of a run it waits.
+    /// A function that sends a sign of life, for use in another thread. It waits between the parts of a run.
     pub fn alive(&self) -> impl Fn() -> Result<(), StreamError> + Send + use<W>
     where
         W: Send,
@@ -59,7 +59,8 @@ impl<W: Write> Link<W> {
                 let most = u64::from(LARGEST_CHUNK).min(left);
                 source.by_ref().take(most).read_to_end(&mut chunk).map_err(failed())?;
                 if chunk.is_empty() {
-                    // It became shorter, which no file of an ended run does; the run is whole all the same.
+                    // The file became shorter, which no file of a finished run does; the run is kept as
+                    // complete.
                     chunk = vec![0; usize::try_from(most).unwrap_or(0)];
                 }
                 left -= chunk.len() as u64;
@@ -107,7 +108,7 @@ impl<W: Write> Sink for Link<W> {
     }
 
     fn progress(&mut self, progress: &StudyProgress) {
-        // A link that is gone is noticed with the run that it was to carry.
+        // A broken connection is noticed when the next run is sent.
         let _ = self.say(&Message::Progress(progress.clone()));
     }
 }

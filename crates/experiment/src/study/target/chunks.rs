@@ -1,14 +1,14 @@
-//! Bytes that another thread reads.
+//! A stream of bytes that another thread reads.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a signal may go unseen.
+/// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The stream of a [`Connection`](super::Connection): a read that finds nothing comes back as `WouldBlock` within moments,
-/// so that who reads can look for signals.
+/// The stream of a [`Connection`](super::Connection): a read without data returns `WouldBlock` after a
+/// moment, so that the reader can look for signals.
 #[derive(Debug)]
 pub struct Chunks {
     receiver: Receiver<Vec<u8>>,
@@ -17,12 +17,12 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// What comes by `receiver`; the end of the stream when the other side is gone.
+    /// Reads from `receiver`; the stream ends when the sender is gone.
     pub fn new(receiver: Receiver<Vec<u8>>) -> Self {
         Self { receiver, chunk: Vec::new(), taken: 0 }
     }
 
-    /// Throws away what comes next, if something comes within moments: a sender must not be kept waiting.
+    /// Discards the next chunk, if one arrives within a moment: a sender must not be kept waiting.
     pub fn discard(&mut self) {
         let _ = self.receiver.recv_timeout(LOOK);
     }

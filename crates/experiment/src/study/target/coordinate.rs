@@ -1,4 +1,4 @@
-//! The side with the result folder: asks a machine for what is missing, as often as links break.
+//! The side with the result folder: requests missing runs, and reconnects when a connection breaks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,23 +11,24 @@ use crate::study::record::Run;
 use crate::study::store::{Store, StoreError};
 use crate::study::stream::{Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
 
-/// A laboratory is powered on, or an earlier server ends its guests, before the first word comes.
+/// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
 const FIRST_WORD: Duration = Duration::from_secs(300);
-/// The other side says every 10 s that it is there. A laboratory on a busy machine is slow.
+/// The time limit of other messages. The other side sends a sign of life every 10 s, and a laboratory on a
+/// busy machine is slow.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Links in a row that bring no run before it is given up.
+/// The most connections in a row without a run before the study is given up.
 const MOST_FRUITLESS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is to be shown.
+/// An event to show to the user.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// How far it is.
+    /// Progress of the study.
     Progress(&'a StudyProgress),
-    /// A run is in the result folder.
+    /// A run was stored in the result folder.
     Kept(&'a Run),
-    /// What should be known.
+    /// A warning.
     Warning(String),
 }
 
@@ -37,60 +38,61 @@ pub enum CoordinateError {
     /// The result folder.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The machine cannot be asked.
+    /// No connection could be made.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// Every link broke before it brought a run.
+    /// Every connection broke before it delivered a run.
     #[error(
-        "{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. What was made is kept; run the same command to go on"
+        "{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. Completed runs are kept; run the same command to continue"
     )]
     Fruitless(String),
-    /// The other side stopped.
+    /// The other side stopped with an error.
     #[error("The target stopped: {0}")]
     Stopped(String),
-    /// The other side is another version.
+    /// The other side has another version.
     #[error("The target has exitless {0}, which speaks another form of stream than {version}", version = env!("CARGO_PKG_VERSION"))]
     Version(String),
 }
 
-/// What came of it.
+/// The result of a coordinated study.
 pub type Coordinated = Result<Conclusion, CoordinateError>;
 
-/// What coordinating needs to know beside the store.
+/// The settings of a coordinated study.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
-    /// Tells this study from others on the target.
+    /// Identifies this study on the target.
     pub study: &'a str,
-    /// What the target's processors are, where they are emulated.
+    /// The emulator of the target's processors, if they are emulated.
     pub emulated: Option<&'a str>,
-    /// Whether a study may go on although the host differs.
+    /// The study may continue although the host differs.
     pub allow_unlike: bool,
-    /// When a link is broken off.
+    /// The time limits of a connection.
     pub patience: Patience,
 }
 
-/// How long is waited for a word of the other side before the link to it is broken off.
+/// The times to wait for a message before the connection is closed.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the first one.
+    /// For the first message.
     pub first_word: Duration,
-    /// For any other.
+    /// For any other message.
     pub silence: Duration,
-    /// For one that tells of headway.
+    /// For a message that reports progress.
     pub standstill: Duration,
 }
 
 impl Patience {
-    /// With a study that makes no mistake.
+    /// The times for a study that works.
     pub fn of(plan: &Plan) -> Self {
         Self { first_word: FIRST_WORD, silence: SILENCE, standstill: plan.longest_standstill() }
     }
 }
 
-/// Asks `remote` for the runs that `store` lacks, until all are there, links break in vain, or `stop` is set.
+/// Requests from `remote` the runs that `store` lacks, until all are there, connections fail repeatedly, or
+/// `stop` is set.
 ///
 /// # Errors
-/// [`CoordinateError`]; all whole runs are in the folder whatever happened.
+/// [`CoordinateError`]; complete runs are in the folder in any case.
 pub fn coordinate(
     store: &mut Store,
     remote: &mut dyn Remote,
@@ -124,7 +126,7 @@ pub fn coordinate(
         if session.brought > 0 {
             (fruitless, rest) = (0, FIRST_PAUSE);
         }
-        // A link that ends because the user wants so is no run's failure.
+        // A connection that the user ends is not a failed run.
         if stop.load(Ordering::Relaxed) {
             return Ok(interrupted());
         }
@@ -145,7 +147,7 @@ fn interrupted() -> Conclusion {
     Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() }
 }
 
-/// Why a link is over.
+/// The reason why a connection ended.
 enum Broke {
     Link(String),
     End(CoordinateError),
@@ -160,7 +162,7 @@ impl From<StoreError> for Broke {
 struct Session<'a> {
     store: &'a mut Store,
     settings: Settings<'a>,
-    /// Whether the study's host was noted in this process.
+    /// The study's host was recorded in this process.
     begun: bool,
     in_progress: Option<StudyProgress>,
     brought: u32,
@@ -221,7 +223,7 @@ impl Session<'_> {
                     if format != STREAM_FORMAT {
                         return Err(Ended::Broke(Broke::End(CoordinateError::Version(version))));
                     }
-                    // The host of a laboratory or of a machine that was booted anew must be the same, too.
+                    // After a reboot of a machine or a laboratory, its host must still be the same.
                     if !self.begun {
                         let begun = self.store.begin(
                             &fingerprint,
@@ -243,7 +245,7 @@ impl Session<'_> {
                 Received::Message(Message::End { conclusion: Err(why) }) => {
                     return Err(Ended::Broke(Broke::End(CoordinateError::Stopped(why))));
                 }
-                // `receive` gives runs as such.
+                // `receive` returns runs separately.
                 Received::Message(Message::Run { .. } | Message::Alive) => {}
             }
         }
@@ -259,8 +261,8 @@ impl Session<'_> {
         }
     }
 
-    /// Notes that a link was lost while a run was made: one that always takes its host with it must not be tried for
-    /// ever.
+    /// Records that a connection was lost during a run: a run that always crashes its host must not be tried
+    /// for ever.
     fn blame(&mut self, why: &str) -> Result<(), StoreError> {
         let Some(progress) = self.in_progress.take() else { return Ok(()) };
         let attempt = self.past.tried(progress.position).ever;
@@ -285,7 +287,7 @@ impl Session<'_> {
     }
 }
 
-/// Why the messages ended.
+/// The reason why the messages ended.
 enum Ended {
     Stream(StreamError),
     Broke(Broke),
@@ -297,13 +299,13 @@ impl From<StreamError> for Ended {
     }
 }
 
-/// A connection that asks the other side to stop as soon as the flag is set. A read comes back within moments, or with
-/// what the other side says about it.
+/// A connection that asks the other side to stop as soon as the flag is set. A read returns within a moment,
+/// or with the other side's answer.
 struct Watched<'a> {
     inner: Option<Box<dyn Connection>>,
     stop: &'a AtomicBool,
     asked: bool,
-    /// How long nothing may come.
+    /// The longest time without data.
     limit: Duration,
     heard: Instant,
 }
@@ -317,7 +319,7 @@ impl std::io::Read for Watched<'_> {
                 inner.ask_to_stop();
             }
             match inner.read(bytes) {
-                // Connections wake up now and then for the flag's sake.
+                // Connections return now and then so that the flag is checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     if self.heard.elapsed() > self.limit {
                         let why = format!("nothing came for {} s", self.limit.as_secs());

@@ -16,16 +16,16 @@ fn plan() -> Plan {
     Plan::read(TEXT, "small.toml").unwrap()
 }
 
-/// What a link does: so many runs, and then a break, or the end.
+/// The script of a connection: so many runs, and then a break, or the end.
 #[derive(Clone, Copy)]
 enum Does {
     Runs(usize),
     Nothing,
     Unreachable,
     OtherHost,
-    /// Says something and then nothing more, without an end.
+    /// Sends something, then nothing more, without an end.
     Silent,
-    /// Says that it is there, and nothing else, without an end.
+    /// Sends signs of life only, without an end.
     Idle,
 }
 
@@ -96,7 +96,7 @@ fn bytes(request: &Request, runs: usize, fingerprint: Fingerprint) -> Vec<u8> {
     bytes
 }
 
-/// A message without what begins a stream.
+/// A message without the marker at the start of the stream.
 fn whole(message: &Message) -> Vec<u8> {
     let mut begin = Vec::new();
     Writer::begin(&mut begin).unwrap();
@@ -113,7 +113,7 @@ impl std::io::Read for Canned {
     }
 }
 
-/// What is said, and what is said again and again after it.
+/// Bytes to send once, and bytes to repeat after them.
 struct Endless {
     said: std::io::Cursor<Vec<u8>>,
     again: Vec<u8>,
@@ -223,7 +223,7 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
     assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
     assert!(warnings[0].contains("nothing came for"), "{warnings:?}");
     assert!(warnings[1].contains("made no headway"), "{warnings:?}");
-    // Each brought one run; the one that was begun after it counts as tried.
+    // Each delivered one run; the run that was started after it counts as tried.
     assert_eq!(machine.asked[2].past.runs.len(), 2);
     assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);
 }

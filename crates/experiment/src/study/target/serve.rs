@@ -1,4 +1,4 @@
-//! The side with the guests: takes a request, makes the runs, sends them.
+//! The side with the guests: receives a request, makes the runs, and sends them.
 
 use std::fs::File;
 use std::io::{Read, Seek as _, Write};
@@ -15,19 +15,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::study::engine::{Rig, carry_out};
 use crate::study::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
 
-/// An earlier server may have to end guests.
+/// The time limit for an earlier server to end its guests.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often this side says that it is there while nothing else is to be said.
+/// The interval of signs of life while there is nothing else to send.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
-/// Why nothing can be served.
+/// The reason why a request cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The request did not come whole, or the answer did not go.
+    /// The request was incomplete, or the answer could not be sent.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The other side is another version.
+    /// The other side has another version.
     #[error(
         "The request has format {found}, this exitless serves {STREAM_FORMAT}; use the same binary on both sides"
     )]
@@ -35,23 +35,24 @@ pub enum ServeError {
         /// Its format.
         found: u32,
     },
-    /// A file of this machine.
+    /// An error of a file on this machine.
     #[error("Could not use {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The same study is still at work for an earlier link.
-    #[error("The same study is still at work here for an earlier link, which did not end within {} s", PATIENCE.as_secs())]
+    /// The same study is still running for an earlier connection.
+    #[error("The same study is still running here for an earlier link, which did not end within {} s", PATIENCE.as_secs())]
     Busy,
 }
 
-/// Reads a request from `input`, makes the runs with `rig`, and writes them to `output`. Files lie in `place` meanwhile.
+/// Reads a request from `input`, makes the runs with `rig`, and writes them to `output`. Files are in `place`
+/// until then.
 ///
 /// # Errors
-/// [`ServeError`]; what goes wrong later is the stream's last message.
+/// [`ServeError`]; later errors are the stream's last message.
 pub fn serve(
     input: impl Read,
     output: impl Write + Send,
@@ -86,10 +87,10 @@ pub fn serve(
     Ok(())
 }
 
-/// Does `act`, and says meanwhile that this side is there.
+/// Runs `act`, and sends signs of life during it.
 fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
-        // Goes away also when `act` panics, and the thread with it.
+        // Dropped also if `act` panics, which ends the thread.
         let (_at_work, over) = mpsc::channel::<()>();
         scope.spawn(move || {
             while over.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) && alive().is_ok() {}
@@ -98,7 +99,7 @@ fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce
     })
 }
 
-/// Held while a study is served: the server that an earlier link left behind ends first.
+/// Held while a study is served: the server that an earlier connection left behind is ended first.
 struct Alone {
     _file: File,
 }
@@ -110,7 +111,7 @@ impl Alone {
         let failed = |source| ServeError::File { path: path.clone(), source };
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        // A link of that name, in a folder where all may write, could lead anywhere.
+        // A link with that name, in a folder where everyone may write, could lead anywhere.
         let options = options.custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0));
         let mut file = options.open(&path).map_err(failed)?;
         let began = Instant::now();
@@ -137,7 +138,7 @@ impl Alone {
     }
 }
 
-/// The lock is held, so the process whose number stands in it is alive and serves the same study.
+/// The lock is held, so the process whose ID is in the file is alive and serves the same study.
 fn end_holder(file: &mut File) {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.take(16).read_to_string(&mut text));

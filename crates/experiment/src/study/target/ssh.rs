@@ -1,4 +1,4 @@
-//! A machine that is reached by ssh. This binary is copied there when it is not there yet.
+//! A machine that is reached by ssh. This binary is copied there if it is not there yet.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
@@ -16,7 +16,7 @@ use crate::study::stream::{Request, Writer};
 const SSH_FAILED: i32 = 255;
 /// Status of the script that looks for the binary.
 const NOT_THERE: i32 = 3;
-/// After it was asked to stop, the other side ends guests and takes changes back.
+/// The bytes of the remote standard error that are kept for messages.
 const LAST_WORDS: usize = 4096;
 
 /// A machine by its name.
@@ -24,11 +24,11 @@ const LAST_WORDS: usize = 4096;
 pub struct Ssh {
     destination: String,
     port: Option<u16>,
-    /// A configuration file of ssh in the place of the user's.
+    /// A configuration file of ssh to use instead of the user's.
     config: Option<PathBuf>,
-    /// The command line that serves, after the program's name.
+    /// The arguments with which the program serves.
     serve: Vec<String>,
-    /// Where the binary is there, once that is known.
+    /// The path of the binary on the machine, once known.
     program: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Ssh {
         if let Some(config) = &self.config {
             command.arg("-F").arg(config);
         }
-        // A study runs unattended, and a link that died silently must be noticed.
+        // A study runs unattended, so a connection that died silently must be noticed.
         for option in
             ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"]
         {
@@ -80,13 +80,13 @@ impl Ssh {
         Ok(program)
     }
 
-    /// Runs a command to its end; the status is the other side's.
+    /// Runs a command to its end; returns the remote status.
     fn finish(&self, mut command: Command, input: Option<&[u8]>) -> Result<i32, RemoteError> {
         let piped = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let child = command.stdin(piped).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(not_started)?;
         if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            // Where it cannot take all of it, its status says so.
+            // If it cannot read all of it, its status shows the failure.
             let _ = stdin.write_all(input);
         }
         let output = child.wait_with_output().map_err(not_started)?;
@@ -138,7 +138,7 @@ impl Remote for Ssh {
 
 struct SshConnection {
     child: Child,
-    /// The other side stops when it ends.
+    /// The other side stops when this is closed.
     stdin: Option<ChildStdin>,
     chunks: Chunks,
     said: Option<thread::JoinHandle<String>>,
@@ -170,7 +170,7 @@ impl Drop for SshConnection {
     }
 }
 
-/// The end of what was printed: the log of a long study is not kept.
+/// The end of the output: the log of a long study is not kept.
 fn last_words(mut stderr: impl Read) -> String {
     let mut kept = Vec::new();
     let mut bytes = [0; 1024];

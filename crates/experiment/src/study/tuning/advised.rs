@@ -1,4 +1,4 @@
-//! The next change to try, by what the exits of the best so far are of.
+//! The next change to try, by the causes of the exits of the best so far.
 
 use std::collections::BTreeMap;
 
@@ -13,49 +13,49 @@ use super::step::{Best, empty};
 use crate::study::factor::Level;
 use crate::study::guest::GuestPlan;
 
-/// Which device a change is advised for, and what its exits cost where it was advised.
+/// The device for which a change is advised, and the cost of its exits at that time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AdvisedFor {
     /// The device, by its name in the table of `exitless advise`.
     pub device: String,
-    /// The cure, by its name among those of the device.
+    /// The fix, by its name among those of the device.
     pub cure: String,
     /// Exits of the device a second.
     pub exits_per_second: f64,
-    /// The time in which the host handled them, percent of one CPU: the most that can be saved.
+    /// The time in which the host handled them, in percent of one CPU: the most that can be saved.
     pub host_cpu_percent: f64,
 }
 
-/// A cure that a tuning cannot make by itself.
+/// A fix that a tuning cannot make itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Left {
-    /// What it is for.
+    /// The advice.
     pub advised: AdvisedFor,
     /// The device in words.
     pub device: String,
-    /// What the cure does.
+    /// The effect of the fix.
     pub does: String,
-    /// Who has to make it.
+    /// The place where it must be made.
     pub by: LeftTo,
-    /// What is to be changed, one text a place.
+    /// The changes, a text for each place.
     pub changes: Vec<String>,
 }
 
-/// Who has to make a change that a tuning cannot.
+/// The place of a change that a tuning cannot make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftTo {
-    /// It is made in the guest.
+    /// In the guest.
     Guest,
-    /// It is made on the host.
+    /// On the host.
     Host,
-    /// It is made in the definition, by someone who knows what the VM is for.
+    /// In the definition, by someone who knows the purpose of the VM.
     Definition,
-    /// It helps Windows alone, and the guests are none.
+    /// It helps only Windows, and the guests run Linux.
     Windows,
 }
 
-/// What was tried, so that nothing is tried twice.
+/// Changes that were tried, so that none is tried twice.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     guests: Vec<GuestPlan>,
@@ -69,19 +69,19 @@ impl Tried {
     }
 }
 
-/// What advice comes to.
+/// The result of advice.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The change to try.
     pub(super) next: Option<(Change, AdvisedFor)>,
-    /// Changes that are left to others.
+    /// Changes that must be made elsewhere.
     pub(super) left: Vec<Left>,
 }
 
-/// The highest-ranked change that can be made by the plan and was not tried.
+/// The highest-ranked change that the plan can make and that was not tried.
 ///
 /// # Errors
-/// Where the guests' definition or the table cannot be read.
+/// If the guests' definition or the table cannot be read.
 pub(super) fn next(
     best: &Best,
     recorded: &Recorded,
@@ -120,7 +120,7 @@ pub(super) fn next(
     Ok(found)
 }
 
-/// The open cures that save time, those of the costliest device first, of one device the most thorough one first.
+/// The open fixes that save time, by cost of the device, then by thoroughness.
 fn ranked<'a>(advice: &'a Advice<'a>, worth: f64) -> Vec<(&'a Device, &'a Cure, AdvisedFor)> {
     let observed = advice.observed_ns.max(1) as f64;
     let mut ranked = Vec::new();
@@ -145,10 +145,10 @@ fn ranked<'a>(advice: &'a Advice<'a>, worth: f64) -> Vec<(&'a Device, &'a Cure, 
     ranked
 }
 
-/// The settings of guests that make a cure, where the plan can and the guests are changed by them.
+/// The settings of guests that apply a fix, if the plan can express it and it changes the guests.
 fn made(best: &Best, cure: &Cure, definition: &Definition) -> Option<toml::Table> {
     let GuestPlan::Qemu(plan) = &best.guests else { return None };
-    // The guests are of the guest image, which is Linux.
+    // The guests run the guest image, which is Linux.
     if cure.windows {
         return None;
     }

@@ -24,7 +24,7 @@ fn best() -> Best {
     Best::of(&TuningPlan::read(PLAN, "small.toml").unwrap().base)
 }
 
-/// Ports with exits a second and the time of each.
+/// Ports with exits a second and the handling time of each exit.
 fn recorded(ports: &[(u16, u64, u64)]) -> Recorded {
     let mut all = Recorded::default();
     for &(port, count, each_ns) in ports {
@@ -40,7 +40,7 @@ fn found(recorded: &Recorded, tried: &Tried) -> Found {
 
 #[test]
 fn the_change_for_the_costliest_device_is_tried_first_and_each_once() {
-    // The disk takes 10 % of a CPU, the PIC 2 %, and the PIT less than is worth a step.
+    // The disk takes 10 % of a CPU, the PIC 2 %, and the PIT less than the threshold.
     let exits = recorded(&[(0x1f7, 1000, 100_000), (0x20, 200, 100_000), (0x40, 10, 100_000)]);
     let mut tried = Tried::default();
     let (change, advised) = found(&exits, &tried).next.unwrap();
@@ -54,7 +54,7 @@ fn the_change_for_the_costliest_device_is_tried_first_and_each_once() {
     let (change, _) = found(&exits, &tried).next.unwrap();
     assert_eq!(change.level.name, "pic-irqchip-on");
     tried.add(&change, best().with(&change).ok().as_ref());
-    // The PIT's cure is the same setting, and it costs too little.
+    // The PIT's fix is the same setting, and its exits cost too little.
     assert!(found(&exits, &tried).next.is_none());
 }
 
@@ -79,7 +79,7 @@ fn what_only_the_guest_or_the_host_can_change_is_left_with_its_text() {
     assert!(of("quiet").changes[0].starts_with("guest: quiet or loglevel=4"));
     assert_eq!(of("virtio-console").by, LeftTo::Definition);
     assert_eq!(of("apic-in-guest").device, "PIC (i8259)");
-    // That one is tried.
+    // This one is tried.
     assert!(!left.iter().any(|one| one.advised.cure == "irqchip-on"));
 }
 

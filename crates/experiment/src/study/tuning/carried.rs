@@ -1,4 +1,4 @@
-//! Changes that were kept in guests, made in the definition of the VM that they stand for.
+//! Applies changes that were kept in guests to the definition of the VM that the guests stand for.
 
 use std::collections::BTreeSet;
 
@@ -11,41 +11,41 @@ use super::overlay::definition_of;
 use super::plan::TuningPlan;
 use crate::study::guest::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
 
-/// A VM's definition and what a tuning makes of it. Both are texts: nothing is written, and no VM changed.
+/// A VM's definition with the changes of a tuning. Both are texts: nothing is written, and no VM is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     /// The definition with the kept changes.
     pub text: String,
-    /// What to know of them: what the guest needs, what was dropped.
+    /// Notes on the changes: requirements on the guest, dropped settings.
     pub notes: Vec<String>,
-    /// Kept changes that it could not be given, each with the reason.
+    /// Kept changes that the definition cannot express, each with the reason.
     pub left: Vec<String>,
 }
 
-/// Why guests cannot stand for a VM.
+/// The reason why guests cannot stand for a VM.
 #[derive(Debug, thiserror::Error)]
 pub enum Unlike {
-    /// The plan's guests are none that are started for it.
+    /// The plan's guests are not started for the study.
     #[error("The plan's guests are not of kind \"qemu\": no others can be made like a definition")]
     Kind,
-    /// The definition cannot be read, or is of a form that is not changed.
+    /// The definition cannot be read, or its form cannot be changed.
     #[error(transparent)]
     Definition(#[from] domain::Error),
-    /// It is not QEMU's.
+    /// It is Xen's.
     #[error("{0} is Xen's: definitions of QEMU and libvirt can be tuned")]
     Xen(String),
-    /// The guests that would come of it make no sense.
+    /// The resulting guests are not valid.
     #[error("Guests like {name} cannot be measured: {why}")]
     Guests {
         /// The definition.
         name: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
 }
 
 impl TuningPlan {
-    /// The plan with guests that are like the VM of `definition`, and what they have not of it.
+    /// The plan with guests like the VM of `definition`, and the differences that remain.
     ///
     /// # Errors
     /// [`Unlike`]
@@ -65,10 +65,10 @@ impl TuningPlan {
     }
 }
 
-/// Gives `text` what distinguishes the guests `after` from those `before`.
+/// Applies to `text` the differences between the guests `before` and `after`.
 ///
 /// # Errors
-/// Where the text is no definition.
+/// If the text is not a definition.
 pub fn carried(
     before: &GuestPlan,
     after: &GuestPlan,
@@ -91,7 +91,7 @@ pub fn carried(
     Ok(Carried { text: String::from_utf8_lossy(&bytes).into_owned(), notes, left })
 }
 
-/// Changes of a definition that make the same difference, and what none does.
+/// Changes of a definition that correspond to the differences, and the differences without one.
 fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> (Vec<Change>, Vec<String>) {
     let mut changes = Vec::new();
     if before.irqchip != after.irqchip {
@@ -112,7 +112,7 @@ fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> 
     (changes, left(before, after))
 }
 
-/// Timers and features, which QEMU's arguments say in the plan too.
+/// Changes of timers and features, which the plan also sets by QEMU's arguments.
 fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<Change> {
     let (Ok(before), Ok(after)) = (definition_of(before), definition_of(after)) else { return Vec::new() };
     let mut changes = Vec::new();
@@ -145,7 +145,7 @@ fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<Change> {
     changes
 }
 
-/// Devices that are like the one for which the plan's stands.
+/// Devices of the same kind and model as the one for which the plan's stands.
 fn like(definition: &Definition, kind: DeviceKind, one: Option<&Device>) -> Vec<usize> {
     let model = one.map(|device| device.model.as_str());
     let is = |device: &Device| device.kind == kind && Some(device.model.as_str()) == model;
@@ -204,7 +204,7 @@ fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -
     changes
 }
 
-/// Settings of the plan that differ and that no change of a definition stands for.
+/// Settings of the plan that differ and that no change of a definition corresponds to.
 fn left(before: &QemuPlan, after: &QemuPlan) -> Vec<String> {
     let rest = |plan: &QemuPlan| {
         let mut plan = plan.clone();

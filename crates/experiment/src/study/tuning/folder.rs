@@ -1,4 +1,4 @@
-//! A tuning's result folder: what it is of, told from files that were given.
+//! A tuning's result folder, which is identified by the files that were given.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,17 @@ pub struct TuningFolder {
 }
 
 impl TuningFolder {
-    /// Makes the folder, or opens that of the same tuning: `given` are the files that say what it is of, each with its
-    /// text, the plan first.
+    /// Creates the folder, or opens that of the same tuning: `given` are the files that identify it, each
+    /// with its text, the plan first.
     ///
     /// # Errors
-    /// Where the folder holds a tuning of other files or something else, or cannot be written.
+    /// If the folder holds a tuning of other files or something else, or cannot be written.
     pub fn open(folder: &Path, given: &[(&str, &str)]) -> Result<Self, StoreError> {
         let of_this = Self { folder: folder.to_owned() };
         let known = given.first().is_some_and(|(name, _)| folder.join(name).is_file());
         if known {
-            // One that an ended writer left out has nothing to contradict, and no step was made before all were there.
+            // A file that a stopped writer did not write contradicts nothing, and no step was made before all
+            // files existed.
             let differs = |(name, text): &&(&str, &str)| {
                 fs::read_to_string(folder.join(name)).is_ok_and(|known| known != *text)
             };
@@ -40,15 +41,15 @@ impl TuningFolder {
         Ok(of_this)
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a file completely or not at all.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn put(&self, name: &str, text: &str) -> Result<(), StoreError> {
         durable::write(&self.folder.join(name), text.as_bytes())
     }
 
-    /// The place of a step's study.
+    /// The folder of a step's study.
     #[must_use]
     pub fn step(&self, name: &str) -> PathBuf {
         self.folder.join(name)

@@ -1,13 +1,13 @@
-//! Whether a change is kept.
+//! The decision to keep a change.
 
 use super::outcome::{Judged, Ruling};
 use super::plan::Rules;
 use crate::study::analysis::{Figure, Finding, Findings};
 
-/// Figures that are told beside those that decide.
+/// Figures that are reported in addition to the deciding ones.
 const BESIDE: [&str; 4] = ["exits.total", "accesses.port", "accesses.mmio", "cpu.busy"];
 
-/// The ruling on a study of two arms, and the figures it rests on: those that decide first.
+/// The ruling on a study of two arms, and its figures, the deciding ones first.
 pub(super) fn judge(findings: &Findings, rules: &Rules) -> (Ruling, Vec<Judged>) {
     let main = findings.main();
     let named = |figure: &&Figure| rules.judge.contains(&figure.metric);

@@ -1,20 +1,21 @@
-//! Guests that are like a VM, as far as a plan can say it: they stand for it, so that the VM itself is not touched.
+//! Guests that resemble a VM as far as a plan can express it: they stand for it, so that the VM itself is not
+//! changed.
 
 use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip, TickPolicy};
 use toml::{Table, Value};
 
 use crate::study::guest::QemuPlan;
 
-/// What a plan's guests have of a definition.
+/// The properties of a definition that a plan's guests can have.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Likeness {
-    /// The table `guests` that makes them like it.
+    /// The table `guests` that sets them.
     pub(super) over: Table,
-    /// What they have not, a sentence each.
+    /// The properties that they lack, a sentence each.
     pub(super) notes: Vec<String>,
 }
 
-/// The disk of a definition for which the plan's stands: the first that is no CD and no floppy.
+/// The disk of a definition for which the plan's stands: the first that is neither a CD nor a floppy.
 pub(super) fn disk(definition: &Definition) -> Option<&Device> {
     let is = |device: &&Device| device.kind == DeviceKind::Disk && bus(&device.model).is_some();
     definition.devices.iter().find(is)
@@ -36,8 +37,8 @@ fn bus(model: &str) -> Option<&'static str> {
     }
 }
 
-/// Lays the definition's machine, timers, features of the CPU, disk and interface over the plan's. How large the guests
-/// are, and what they do, stays the plan's.
+/// Merges the definition's machine, timers, CPU features, disk and interface over the plan's. The size of the
+/// guests and their workloads remain the plan's.
 pub(super) fn likeness(plan: &QemuPlan, definition: &Definition) -> Likeness {
     let mut like = Likeness { over: Table::new(), notes: Vec::new() };
     like.machine(definition);
@@ -69,7 +70,7 @@ impl Likeness {
             return;
         }
         match definition.irqchip_in_force() {
-            // QEMU's choice for these machines.
+            // QEMU's default for these machines.
             Irqchip::Kernel if kind != "microvm" => {}
             Irqchip::Kernel => self.put("irqchip", "on"),
             Irqchip::Split => self.put("irqchip", "split"),

@@ -1,4 +1,4 @@
-//! What came of a tuning, as data.
+//! The result of a tuning, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use crate::study::analysis::Finding;
 use crate::study::guest::GuestPlan;
 use crate::study::{Better, Unit};
 
-/// Version of the form of [`Tuning`].
+/// Format version of [`Tuning`].
 pub const TUNING_FORMAT: u32 = 1;
 
-/// What came of a tuning, so far or at its end.
+/// The result of a tuning, so far or at its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Version of this form.
+    /// Version of this format.
     pub format: u32,
     /// The plan's name.
     pub name: String,
@@ -24,23 +24,23 @@ pub struct Tuning {
     pub title: String,
     /// The plan's question.
     pub question: String,
-    /// Where it ran.
+    /// The target on which it ran.
     pub target: String,
-    /// Whether every change was tried.
+    /// Every change was tried.
     pub complete: bool,
-    /// The changes in the order in which they were tried; the confirmation last, where there was one.
+    /// The changes in the order in which they were tried; the confirmation, if any, is last.
     pub steps: Vec<Step>,
     /// Names of the kept changes.
     pub kept: Vec<String>,
-    /// What is advised for the exits that are left, and is not a tuning's to change.
+    /// Advice for the remaining exits that a tuning cannot follow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
-    /// What should be known beside: why nothing more was advised.
+    /// Further notes: the reason why no more changes were advised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The guest's definition before, a line an argument; settings of the host before them.
+    /// The guest's definition before, an option on each line, after the settings of the host.
     pub before: Vec<String>,
-    /// The same with the kept changes.
+    /// The definition with the kept changes.
     pub after: Vec<String>,
     /// The plan's table of guests with the kept changes.
     pub guests: Option<GuestPlan>,
@@ -52,13 +52,13 @@ pub struct Tuning {
 /// The definition of a VM before and after.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TunedDefinition {
-    /// What it was read from.
+    /// The name of its source.
     pub name: String,
     /// Its text before.
     pub before: String,
-    /// What the guests have not of it.
+    /// Its properties that the guests lack.
     pub unlike: Vec<String>,
-    /// What became of it.
+    /// The definition after.
     #[serde(flatten)]
     pub carried: Carried,
 }
@@ -68,66 +68,66 @@ pub struct TunedDefinition {
 pub struct Step {
     /// The change's name.
     pub name: String,
-    /// Why it was tried.
+    /// The reason to try it.
     pub why: String,
-    /// What it was advised for; none where the plan lists it.
+    /// The advice; `None` if the plan lists the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advised: Option<AdvisedFor>,
-    /// What became of it.
+    /// The ruling.
     pub ruling: Ruling,
-    /// What there is to say beside: the study's verdict, or why there is none.
+    /// The study's verdict, or the reason why there is none.
     pub sentence: String,
-    /// The study's folder below the result's; none where nothing was measured.
+    /// The study's folder below the result's; `None` if nothing was measured.
     pub folder: Option<String>,
-    /// What it rests on.
+    /// The figures.
     pub judged: Vec<Judged>,
 }
 
-/// What became of a change.
+/// The ruling on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ruling {
-    /// Some figure got better and none worse: it stays.
+    /// At least one figure improved and none got worse: the change is kept.
     Kept,
-    /// Some got worse and none better.
+    /// At least one got worse and none improved.
     Worse,
-    /// Some got better and some worse.
+    /// Some improved and some got worse.
     Mixed,
-    /// None differs.
+    /// No significant difference.
     NoDifference,
-    /// There are too few repeats to tell.
+    /// There are too few repeats for intervals.
     TooFew,
-    /// Runs failed for good, so that there is nothing to judge by.
+    /// Runs failed for good, so that there is no result.
     Failed,
-    /// It does not go with what was kept before it.
+    /// It conflicts with the changes kept before it.
     Impossible,
-    /// All kept changes together are better than the baseline.
+    /// All kept changes together improve on the baseline.
     Confirmed,
-    /// All kept changes together are not better than the baseline.
+    /// All kept changes together do not improve on the baseline.
     NotConfirmed,
 }
 
 /// A figure, with and without the change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// In words.
+    /// The figure in words.
     pub figure: String,
     /// The metric.
     pub metric: String,
     /// The workload.
     pub workload: String,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// Which way is the good one.
+    /// The better direction.
     pub better: Better,
-    /// Whether the ruling rests on it; others are told beside, and main figures may not get worse.
+    /// The ruling depends on it; other figures are only reported, but main figures must not get worse.
     pub decides: bool,
-    /// The level without the change: the mean, or the geometric mean where figures are compared by their ratio.
+    /// The level without the change: the mean, or the geometric mean if figures are compared by ratio.
     pub before: Option<f64>,
     /// The level with it.
     pub after: Option<f64>,
-    /// How much, and how sure.
+    /// The change and its certainty.
     pub change: Option<Contrast>,
-    /// What may be said of it.
+    /// The finding.
     pub finding: Finding,
 }

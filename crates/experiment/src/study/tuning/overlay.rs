@@ -1,25 +1,25 @@
-//! A change of a VM's definition as settings of a plan's guests.
+//! Converts a change of a VM's definition to settings of a plan's guests.
 
 use domain::{Change, Definition, FeatureState, NoFiles, Text};
 use toml::{Table, Value};
 
 use crate::study::guest::{GuestPlan, QemuPlan, merged, qemu_command_line};
 
-/// What the plan's guests are, as their definition says.
+/// The definition of the plan's guests.
 ///
 /// # Errors
-/// Where the plan's own arguments are none of QEMU's.
+/// If the plan's own arguments are not valid for QEMU.
 pub(super) fn definition_of(plan: &QemuPlan) -> Result<Definition, String> {
     let text = Text::new("the guests' command line", qemu_command_line(plan));
     domain::qemu::read(&text, &NoFiles).map_err(|error| error.to_string())
 }
 
-/// The table `guests` that makes these changes; empty where the guests have them already.
+/// The table `guests` that makes these changes; empty if the guests have them already.
 ///
 /// # Errors
-/// The first that a plan cannot say.
+/// The first change that a plan cannot express.
 pub(super) fn overlay(plan: &QemuPlan, changes: &[Change]) -> Result<Table, String> {
-    // One after the other, for two may concern one setting.
+    // In turn, because two may affect one setting.
     let (mut over, mut now) = (Table::new(), plan.clone());
     for change in changes {
         let one = settings(&now, change)?;
@@ -33,7 +33,7 @@ pub(super) fn overlay(plan: &QemuPlan, changes: &[Change]) -> Result<Table, Stri
     Ok(if now == *plan { Table::new() } else { over })
 }
 
-/// One change. Devices that every guest is given, for its agent and its files, are left alone.
+/// The settings for one change. Devices that every guest has, for its agent and its files, are not changed.
 fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
     let definition = definition_of(plan)?;
     let of = |position: usize| {
@@ -105,7 +105,7 @@ fn in_words(change: &Change) -> String {
     serde_json::to_string(change).unwrap_or_default()
 }
 
-/// Options behind commas, with another value for one of them.
+/// Replaces the value of one of several comma-separated options.
 fn with_option(options: &str, names: &[&str], option: &str) -> String {
     let name =
         |part: &str| part.split('=').next().unwrap_or_default().trim_start_matches(['+', '-']).to_owned();
@@ -115,7 +115,7 @@ fn with_option(options: &str, names: &[&str], option: &str) -> String {
 
 fn with_feature(plan: &QemuPlan, feature: &str, value: &str) -> String {
     let cpu = plan.cpu.clone().unwrap_or_else(|| "host".to_owned());
-    // QEMU takes both spellings (`x86_cpu_parse_featurestr` in target/i386/cpu.c).
+    // QEMU accepts both spellings (`x86_cpu_parse_featurestr` in target/i386/cpu.c).
     let other = feature.replace('-', "_");
     with_option(&cpu, &[feature, &other], &format!("{feature}={value}"))
 }

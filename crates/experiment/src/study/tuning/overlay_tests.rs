@@ -64,7 +64,7 @@ fn the_disk_and_the_interface_that_are_measured_are_changed_and_no_others() {
     assert_eq!(tuned.net().unwrap().backend, NetBackend::Vhost);
     let tuned = with(&old, &[Change::Aio { device, aio: "native".to_owned() }]);
     assert_eq!(tuned.disk().unwrap().aio, Some(Aio::Native));
-    // The disk with the root file system is every guest's, and nothing is left to be said.
+    // Every guest has the disk with the root file system, so there is nothing to report.
     let root = position(&old, "virtio-blk-pci");
     let over = overlay(&old, &[Change::IoThread { device: root, iothread: "one".to_owned() }]).unwrap();
     assert!(over.is_empty(), "{over}");

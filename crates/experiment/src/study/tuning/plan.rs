@@ -1,4 +1,4 @@
-//! The plan of a tuning: a study's, with candidate changes in the place of factors.
+//! The plan of a tuning: that of a study, with candidate changes instead of factors.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,38 +9,39 @@ use crate::study::factor::Level;
 use crate::study::guest::{Accelerator, GuestPlan};
 use crate::study::plan::{BadPlan, Plan, Problem};
 
-/// What a tuning tries, on which guests, under which loads.
+/// The changes that a tuning tries, its guests and its workloads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningPlan {
-    /// Everything but the changes; without factors.
+    /// The plan without the changes and factors.
     pub base: Plan,
-    /// What decides.
+    /// The rules of the decision.
     pub rules: Rules,
-    /// What is tried, in this order.
+    /// The candidate changes, in this order.
     pub changes: Vec<Change>,
 }
 
-/// What decides whether a change is kept: `[tune]`.
+/// The rules of the decision to keep a change: `[tune]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// Figures of which one must get better, and none worse; the main figure of each workload if none are named. Where
-    /// figures are named, no main figure may get worse either.
+    /// Figures of which one must improve and none get worse; the main figure of each workload if none are
+    /// named. If figures are named, no main figure may get worse either.
     pub judge: Vec<String>,
-    /// Whether all kept changes together are measured against the baseline at the end, where there are two or more.
+    /// All kept changes together are compared with the baseline at the end, if there are at least two.
     pub confirm: bool,
-    /// Where given, changes are taken from what the guests' exits are of, after those that the plan lists.
+    /// If given, further changes are advised by the guests' exits, after those that the plan lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advised: Option<Advised>,
 }
 
-/// How far advice is followed: `[tune.advised]`.
+/// The limits of advice: `[tune.advised]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Advised {
-    /// So many advised changes are tried at most.
+    /// The most advised changes that are tried.
     pub steps: u32,
-    /// Changes are tried for devices whose exits take the host so much time at least, in percent of one CPU.
+    /// Changes are tried for devices whose exits take at least this much of the host's time, in percent of
+    /// one CPU.
     pub worth: f64,
 }
 
@@ -59,17 +60,17 @@ impl Default for Rules {
 /// A candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Why it may help, in a sentence.
+    /// The reason why it may help, in a sentence.
     pub why: String,
-    /// What it changes; its name is the change's.
+    /// The change as a level; its name is that of the change.
     pub level: Level,
 }
 
 impl TuningPlan {
-    /// Reads and checks a plan; `file` is how messages name it.
+    /// Reads and checks a plan; `file` is its name in messages.
     ///
     /// # Errors
-    /// Every problem with its field; with its line where the text is no TOML.
+    /// Every problem with its field, or with its line if the text is not TOML.
     pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
         let bad = |problems: Vec<Problem>| BadPlan { file: file.to_owned(), problems };
         let one = |field: &str, what: String| {
@@ -116,8 +117,8 @@ impl TuningPlan {
         if problems.is_empty() { Ok(plan) } else { Err(bad(problems)) }
     }
 
-    /// Everything that can be known to be wrong without a machine. Each change is looked at alone: whether it goes with
-    /// those kept before it is known when it is its turn.
+    /// All faults that can be found without a machine. Each change is checked alone: conflicts with kept
+    /// changes are found when it is tried.
     pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         let mut add = |field: String, what: String| {
@@ -169,7 +170,8 @@ impl TuningPlan {
         problems
     }
 
-    /// What advice needs: exits that tell ports and addresses, and a definition that can be changed.
+    /// Problems with the requirements of advice: exits with ports and addresses, and a definition that can be
+    /// changed.
     fn advice_problems(&self) -> Vec<(&'static str, String)> {
         let Some(advised) = &self.rules.advised else { return Vec::new() };
         let mut problems = Vec::new();
@@ -193,7 +195,7 @@ impl TuningPlan {
 }
 
 impl Change {
-    /// A level with a reason beside it.
+    /// Reads a level with a reason.
     fn read(value: toml::Value) -> Result<Self, String> {
         let toml::Value::Table(mut table) = value else {
             return Err(format!("expected a table, found {value}"));

@@ -12,16 +12,16 @@ use crate::study::store::{StoreError, StudyFolder};
 /// Exits of runs of one arm, all guests together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorded {
-    /// The exits, as of one VM: its processes were others in each run.
+    /// The exits, as of one VM: each run had other processes.
     pub profile: Profile,
-    /// For how long they were seen, over all runs, in nanoseconds.
+    /// The total time over all runs, in nanoseconds.
     pub observed_ns: u64,
 }
 
-/// The number that stands for the guests in [`Recorded::profile`].
+/// The number of the VM in [`Recorded::profile`] that stands for the guests.
 pub(super) const GUESTS: u32 = 0;
 
-/// Why there is nothing to advise by.
+/// The reason why there are no exits to advise by.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// The folder cannot be read.
@@ -32,7 +32,7 @@ pub enum RecordedError {
     Profile {
         /// Its path.
         path: String,
-        /// Why.
+        /// The cause.
         source: traces::Error,
     },
     /// No run has a profile.

@@ -34,7 +34,7 @@ fn the_exits_of_a_study_are_those_of_the_arm_alone() {
     let made = Made { blocks: 2, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
     write(folder.path(), &made).unwrap();
     let study = StudyFolder::open(folder.path()).unwrap();
-    // Nothing was recorded yet.
+    // Nothing has been recorded.
     let none = recorded(folder.path(), "before").unwrap_err().to_string();
     assert!(none.contains("recorded its exits"), "{none}");
     let factor = &study.study.plan.factors[0];
@@ -44,7 +44,7 @@ fn the_exits_of_a_study_are_those_of_the_arm_alone() {
         let of_run = profile(100 + number as u32, port, 5, 1000);
         let file = std::fs::File::create(kept.folder.join(PROFILE)).unwrap();
         write_profile(file, &Header::default(), &of_run, Packing::None).unwrap();
-        // Its factor is not called as a tuning's is.
+        // Its factor does not have the name that a tuning's has.
         let path = kept.folder.join("run.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace(&format!("\"{}\"", factor.name), "\"change\"")).unwrap();

@@ -13,14 +13,14 @@ use super::step::{BEFORE, Best, TUNED, baseline, confirmation, step};
 use crate::study::analysis::Findings;
 use crate::study::plan::Plan;
 
-/// What a study of one step gave.
+/// The result of a step's study.
 #[derive(Debug)]
 pub enum Measured {
-    /// All its runs are there.
+    /// All its runs are complete.
     Findings(Box<Findings>),
-    /// Runs failed for good, and what is left tells nothing.
+    /// Runs failed for good, and the rest has no findings.
     Failed(String),
-    /// It was interrupted: the same tuning goes on with it.
+    /// It was interrupted: the same tuning continues from it.
     Interrupted,
 }
 
@@ -29,37 +29,36 @@ pub enum Measured {
 pub enum Seen {
     /// The exits.
     Exits(Box<Recorded>),
-    /// There are none to advise by.
+    /// There are no exits to advise by, for this reason.
     Nothing(String),
-    /// It was interrupted: the same tuning goes on with it.
+    /// It was interrupted: the same tuning continues from it.
     Interrupted,
 }
 
-/// Who carries out the steps' studies, each in a folder of its own, which holds what was made of it before.
+/// Carries out the steps' studies, each in its own folder, which keeps the runs of earlier sessions.
 pub trait Measuring {
-    /// Why the tuning cannot go on.
+    /// The reason why the tuning cannot continue.
     type Error;
 
-    /// Carries the step's study out, or what is missing of it.
+    /// Carries out the step's study, or the missing part of it.
     ///
     /// # Errors
-    /// Where no step can be made any more.
+    /// If no further step is possible.
     fn measure(&mut self, folder: &str, study: &Plan) -> Result<Measured, Self::Error>;
 
-    /// The exits of the study's runs in which the change is `level`, of those that are there; all its runs are made
-    /// first where some are missing.
+    /// The exits of the study's runs in which the change is `level`; missing runs are made first.
     ///
     /// # Errors
-    /// Where no step can be made any more.
+    /// If no further step is possible.
     fn exits(&mut self, folder: &str, study: &Plan, level: &str) -> Result<Seen, Self::Error>;
 
-    /// A change was tried; this is how far the tuning is.
+    /// Reports the result so far after each change.
     fn tried(&mut self, so_far: &Tuning);
 }
 
-/// Tries one change after the other: those that the plan lists, then those that are advised for the exits of the best so
-/// far. What was measured before is not measured again, so that the order of the kept ones is the same after an
-/// interruption.
+/// Tries one change after the other: those that the plan lists, then those that are advised for the exits of
+/// the best so far. Existing measurements are not repeated, so that the order of the kept changes is the same
+/// after an interruption.
 ///
 /// # Errors
 /// Those of `measuring`.
@@ -90,10 +89,10 @@ pub fn tune<M: Measuring>(plan: &TuningPlan, target: &str, measuring: &mut M) ->
     Ok(state.tuning)
 }
 
-/// It was interrupted, or all of it is made.
+/// `None` if it was interrupted.
 type Going = Option<()>;
 
-/// The tuning as far as it is.
+/// The state of the tuning.
 struct Loop<'p> {
     plan: &'p TuningPlan,
     best: Best,
@@ -118,7 +117,7 @@ impl Loop<'_> {
         self.confirm(measuring)
     }
 
-    /// Measures one change, and keeps it or not.
+    /// Measures one change, and decides whether to keep it.
     fn change<M: Measuring>(
         &mut self,
         change: &Change,
@@ -164,7 +163,7 @@ impl Loop<'_> {
         Ok(Some(()))
     }
 
-    /// A step with its ruling; none where it was interrupted.
+    /// A step with its ruling; `None` if it was interrupted.
     fn measured<M: Measuring>(
         &self,
         step: Step,
@@ -185,7 +184,7 @@ impl Loop<'_> {
         })
     }
 
-    /// Tries what is advised, one after the other, each by the exits of the best so far.
+    /// Tries advised changes in turn, each by the exits of the best so far.
     fn advised<M: Measuring>(&mut self, rules: &Advised, measuring: &mut M) -> Result<Going, M::Error> {
         for number in 0..=rules.steps {
             let (folder, study, arm) = self
@@ -207,7 +206,7 @@ impl Loop<'_> {
                     return Ok(Some(()));
                 }
             };
-            // What is left is told of the state at the end.
+            // The remaining advice is for the state at the end.
             self.tuning.left = found.left;
             match found.next {
                 None => return Ok(Some(())),
@@ -228,12 +227,12 @@ impl Loop<'_> {
         Ok(Some(()))
     }
 
-    /// All kept changes together against the baseline.
+    /// Compares all kept changes together with the baseline.
     fn confirm<M: Measuring>(&mut self, measuring: &mut M) -> Result<Going, M::Error> {
         if !self.plan.rules.confirm || self.tuning.kept.len() < 2 {
             return Ok(Some(()));
         }
-        // It was a plan with every one of them.
+        // The plan was valid with each of them.
         let Ok(study) = confirmation(self.plan, &self.best) else { return Ok(Some(())) };
         let step = Step {
             name: TUNED.to_owned(),
@@ -256,21 +255,21 @@ impl Loop<'_> {
     }
 }
 
-/// A step before it is made.
+/// A step before it is carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Preview {
     /// The change.
     pub name: String,
-    /// Why it is tried.
+    /// The reason to try it.
     pub why: String,
-    /// The guest's definition with it alone; as before where it makes none.
+    /// The guest's definition with only this change; unchanged if it cannot be applied.
     pub after: Vec<String>,
-    /// Runs of its study, both arms.
+    /// The number of runs of its study, in both arms.
     pub runs: u64,
 }
 
-/// The guest's definition as it is, and the steps that the plan lists, each over the baseline, for what is kept is not
-/// known.
+/// The guest's definition, and the steps that the plan lists, each applied to the baseline, because the kept
+/// changes are not known.
 #[must_use]
 pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     let best = Best::of(&plan.base);
@@ -285,7 +284,7 @@ pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     (before, steps)
 }
 
-/// Runs that a step's study has at least.
+/// The least number of runs of a step's study.
 #[must_use]
 pub fn runs(study: &Plan) -> u64 {
     let points = study.arms().len() * study.guests.counts().len() * study.workloads.len();
@@ -301,7 +300,7 @@ fn folder_of_baseline() -> String {
     "steps/0-baseline".to_owned()
 }
 
-/// The study's verdict is on main figures; where others decide, it would contradict the ruling.
+/// The study's verdict concerns main figures; if other figures decide, it could contradict the ruling.
 fn said(plan: &TuningPlan, verdict: String) -> String {
     match &plan.rules.judge[..] {
         [] => verdict,

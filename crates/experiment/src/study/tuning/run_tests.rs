@@ -5,7 +5,7 @@ use super::*;
 use crate::study::analysis::analyse;
 use crate::study::analysis::synthetic::{Made, study};
 
-/// Gives what it was told to, and keeps what it was asked for.
+/// Returns scripted results, and records the requests.
 struct Script {
     gives: VecDeque<Option<f64>>,
     asked: Vec<String>,

@@ -1,11 +1,11 @@
 //! The tunings that come with the program.
 
-/// A plan of a tuning that is part of the program.
+/// A plan of a tuning that is built into the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShippedTuning {
     /// Its name.
     pub name: &'static str,
-    /// The file.
+    /// The text of its file.
     pub text: &'static str,
 }
 
@@ -18,7 +18,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, each in its full size and in one for laboratories.
+/// All of them, each in full size and in a size for laboratories.
 pub const SHIPPED_TUNING: [ShippedTuning; 4] =
     shipped!["tune-old-guest", "tune-old-guest-lab", "tune-advised", "tune-advised-lab"];
 

@@ -1,4 +1,4 @@
-//! One step as a study: the best so far against it with one more change.
+//! One step as a study: the best so far, without and with one more change.
 
 use serde::Deserialize as _;
 
@@ -7,24 +7,24 @@ use crate::study::factor::Level;
 use crate::study::guest::{GuestPlan, merged};
 use crate::study::plan::{Factor, Plan};
 
-/// The arm that a change is compared with.
+/// The name of the arm that a change is compared with.
 pub(super) const BEFORE: &str = "before";
-/// The arm of all kept changes, where they are compared with the baseline.
+/// The name of the arm of all kept changes, when they are compared with the baseline.
 pub(super) const TUNED: &str = "tuned";
-/// What is varied in each step.
+/// The name of the factor of each step.
 pub(super) const FACTOR: &str = "change";
 
-/// What has been found best so far.
+/// The best so far.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Best {
     /// The guests with the kept changes.
     pub guests: GuestPlan,
-    /// What the kept changes do to the host, all in one.
+    /// The host's settings of all kept changes.
     pub host: Level,
 }
 
 impl Best {
-    /// That of the beginning.
+    /// The baseline.
     #[must_use]
     pub(super) fn of(base: &Plan) -> Self {
         Self { guests: base.guests.clone(), host: empty(BEFORE) }
@@ -33,7 +33,7 @@ impl Best {
     /// With one more change.
     ///
     /// # Errors
-    /// Where the guests make no sense with it.
+    /// If the guests are not valid with it.
     pub(super) fn with(&self, change: &Change) -> Result<Self, String> {
         let over = change.level.guest_settings();
         let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
@@ -45,7 +45,7 @@ impl Best {
         Ok(Self { guests, host: both(&self.host, &change.level) })
     }
 
-    /// As a level that says all of it, so that it may stand beside another one over the same plan.
+    /// A level with the complete settings, so that it is independent of the plan's guests.
     fn level(&self, name: &str) -> Result<Level, String> {
         let guests = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
         Ok(Level { name: name.to_owned(), guests, ..self.host.clone() })
@@ -55,7 +55,7 @@ impl Best {
 /// The study of one change on top of the best so far.
 ///
 /// # Errors
-/// Where the two do not go together.
+/// If the change conflicts with the best so far.
 pub(super) fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
     let after = best.with(change)?;
     let level = Level { inhibit: change.level.inhibit, ..after.level(&change.level.name)? };
@@ -65,12 +65,13 @@ pub(super) fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Pl
 /// The study of all kept changes together against the baseline.
 ///
 /// # Errors
-/// Where the guests cannot be told as a table.
+/// If the guests cannot be converted to a table.
 pub(super) fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
     Ok(study(plan, &Best::of(&plan.base), best.level(TUNED)?, TUNED))
 }
 
-/// The baseline alone, run once with each workload: for the exits that advice needs before anything is compared.
+/// The baseline alone, run once with each workload: for the exits that advice needs before the first
+/// comparison.
 pub(super) fn baseline(base: &Plan) -> Plan {
     let mut study = base.clone();
     study.title = format!("{}: baseline", study.title);
@@ -83,7 +84,7 @@ pub(super) fn baseline(base: &Plan) -> Plan {
 }
 
 fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
-    // The guests are those of the arm before, so that the level needs no table over them.
+    // The guests are those of the arm before, so the level needs no table for them.
     let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
     let mut study = plan.base.clone();
     study.title = format!("{}: {name}", study.title);
@@ -92,7 +93,7 @@ fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
     study
 }
 
-/// A level that changes nothing.
+/// A level without changes.
 pub(super) fn empty(name: &str) -> Level {
     Level {
         name: name.to_owned(),
@@ -107,7 +108,7 @@ pub(super) fn empty(name: &str) -> Level {
     }
 }
 
-/// What both do to the host, the second over the first.
+/// The host's settings of both levels, the second overriding the first.
 fn both(first: &Level, second: &Level) -> Level {
     let mut level = first.clone();
     for (module, parameters) in &second.module_parameters {

@@ -1,4 +1,4 @@
-//! What each tool implements, and what their scripts and parsers share.
+//! The trait that each tool implements, and helpers for scripts and parsers.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,24 +9,24 @@ use super::{
 };
 use crate::study::Metric;
 
-/// Longest part of an output that a message shows, in characters.
+/// The longest part of an output that a message shows, in characters.
 const SHOWN: usize = 200;
 
-/// How long a client waits for its server, in seconds.
+/// The time for which a client waits for its server, in seconds.
 const SERVER_WAIT: u32 = 60;
 
-/// The settings of one tool, and what is made of them.
+/// The settings of one tool, and its scripts and parser.
 pub(super) trait Adapter {
-    /// As messages call it.
+    /// Its name in messages.
     fn tool(&self) -> &'static str;
 
-    /// What cannot work in the settings.
+    /// Checks the settings.
     fn check(&self) -> Result<(), Unfit>;
 
-    /// How long the measured step may take where the plan does not say.
+    /// The default time limit of the measured step.
     fn limit(&self) -> Duration;
 
-    /// How long the measured step takes on hardware, more or less.
+    /// The approximate duration of the measured step on hardware.
     fn typical(&self) -> Duration;
 
     fn needs(&self) -> Vec<Program>;
@@ -35,55 +35,55 @@ pub(super) trait Adapter {
 
     fn steps(&self, setting: &Setting<'_>) -> Steps;
 
-    /// The figures; every step has ended with status 0.
+    /// Parses the figures; every step has ended with status 0.
     fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood>;
 
-    /// What its work is counted in; `None` where its figures are of each operation as they are, or where only the plan
-    /// knows.
+    /// The unit of its work; `None` if its figures are already for each operation, or if only the plan knows.
     fn work_unit(&self) -> Option<WorkUnit> {
         None
     }
 
-    /// How much of it the measured step did.
+    /// The amount of work of the measured step.
     fn work(&self, _printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
         Ok(0.0)
     }
 }
 
-/// A setting that cannot work.
+/// A setting that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unfit {
     pub(super) field: &'static str,
     pub(super) why: String,
 }
 
-/// Fails with `why` where `fits` is false.
+/// Fails with `why` if `fits` is false.
 pub(super) fn demand(fits: bool, field: &'static str, why: &str) -> Result<(), Unfit> {
     if fits { Ok(()) } else { Err(Unfit { field, why: why.to_owned() }) }
 }
 
-/// Where the steps run.
+/// The context of the steps.
 pub(super) struct Setting<'a> {
-    /// The workload's name, of letters, digits and hyphens only.
+    /// The workload's name, which has only letters, digits and hyphens.
     pub(super) name: &'a str,
     pub(super) limit: Duration,
     pub(super) scene: &'a Scene,
 }
 
 impl Setting<'_> {
-    /// First line of a script that works in a folder of its own. Guests may be one machine, so each has its own.
+    /// The first lines of a script that works in its own folder. Several guests may be one machine, so each
+    /// has its own.
     pub(super) fn enter_folder(&self) -> String {
         let folder = format!("\"${{TMPDIR:-/var/tmp}}/exitless-study/{}-{}\"", self.name, self.scene.guest);
         format!("mkdir -p {folder} && cd {folder} || exit\n")
     }
 
-    /// A port that no other guest uses, for guests may be one machine.
+    /// A port that no other guest uses, because several guests may be one machine.
     pub(super) fn port(&self, first: u16) -> u16 {
         let guest = u16::try_from(self.scene.guest).unwrap_or(u16::MAX);
         first.checked_add(guest).unwrap_or(first)
     }
 
-    /// Where a client at `place` finds what this guest serves.
+    /// The address at which a client at `place` reaches this guest's servers.
     pub(super) fn guest_address(&self, place: Place) -> String {
         match place {
             Place::Guest => LOOPBACK.to_owned(),
@@ -91,7 +91,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Where this guest finds what the host serves.
+    /// The address at which this guest reaches the host's servers.
     pub(super) fn host_address(&self) -> String {
         address(self.scene.host_address)
     }
@@ -100,7 +100,7 @@ impl Setting<'_> {
         Step { name, place, script, limit: self.limit }
     }
 
-    /// One that is quick, or lasts as long as the measured one does.
+    /// A step that is quick, or lasts as long as the measured one.
     pub(super) fn short_step(&self, name: &'static str, place: Place, script: String) -> Step {
         Step { name, place, script, limit: self.limit.max(Duration::from_secs(120)) }
     }
@@ -108,12 +108,12 @@ impl Setting<'_> {
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A guest without a network address is this machine, or reached in ways that TCP is not.
+/// A guest without a network address is this machine, or is not reached by TCP.
 fn address(address: Option<IpAddr>) -> String {
     address.map_or_else(|| LOOPBACK.to_owned(), |address| address.to_string())
 }
 
-/// Waits until something listens. bash, because dash knows no sockets.
+/// Waits until a server listens. Uses bash, because dash has no sockets.
 pub(super) fn wait_for(address: &str, port: u16) -> String {
     let probe = format!("exec 3<>/dev/tcp/{address}/{port}");
     let rounds = SERVER_WAIT * 10;
@@ -124,26 +124,27 @@ pub(super) fn wait_for(address: &str, port: u16) -> String {
     )
 }
 
-/// This program, for steps on the host: the engine runs there.
+/// This program's path, for steps on the host, where the engine runs.
 pub(super) fn own_program() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("exitless"));
     format!("\"${{EXITLESS:-{}}}\"", path.display().to_string().replace(['"', '$', '`', '\\', '}'], "?"))
 }
 
-/// `exitless load` with these arguments. Status 1 says that something was lost, which is a figure and no failure.
+/// Runs `exitless load` with these arguments. Status 1 means that requests were lost, which is a figure and
+/// not a failure.
 pub(super) fn load(arguments: &[String]) -> String {
     let line = shell::line(arguments.iter().map(String::as_str));
     format!("{} {line} || [ $? -eq 1 ]", own_program())
 }
 
-/// What one guest's steps printed.
+/// The outputs of one guest's steps.
 pub(super) struct Printed<'a> {
     pub(super) tool: &'static str,
     pub(super) outputs: &'a Outputs,
 }
 
 impl<'a> Printed<'a> {
-    /// What the step called `name` printed.
+    /// The output of the step `name`.
     pub(super) fn step(&self, name: &str) -> Result<Text<'a>, NotUnderstood> {
         let Some((step, output)) = self.outputs.steps.get_key_value(name) else {
             let step = name.to_owned();
@@ -154,7 +155,7 @@ impl<'a> Printed<'a> {
     }
 }
 
-/// What one step printed, and whose it is.
+/// The output of one step, with its tool and name.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     tool: &'static str,
@@ -167,7 +168,7 @@ impl<'a> Text<'a> {
         &self.output.stdout
     }
 
-    /// The failure to find `expected`, with the line that is there instead.
+    /// The error that `expected` was not found, with the line that was there instead.
     pub(super) fn not_understood(&self, expected: impl Into<String>, found: &str) -> NotUnderstood {
         NotUnderstood {
             tool: self.tool,
@@ -177,14 +178,14 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The same where no line can be blamed: the last one is what the tool stopped at.
+    /// The same error if no line can be named: it shows the last line, at which the tool stopped.
     pub(super) fn missing(&self, expected: impl Into<String>) -> NotUnderstood {
         let last = |text: &'a str| text.lines().rev().find(|line| !line.trim().is_empty());
         let found = last(self.stdout()).or_else(|| last(&self.output.stderr)).unwrap_or_default();
         self.not_understood(expected, found)
     }
 
-    /// A finite number that is not negative.
+    /// Parses a finite number that is not negative.
     pub(super) fn number(&self, text: &str, what: &str, line: &str) -> Result<f64, NotUnderstood> {
         let plain = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         let value = text.parse::<f64>().ok().filter(|value| plain && value.is_finite());
@@ -211,12 +212,12 @@ impl Figures {
         Self { described, found: Vec::new() }
     }
 
-    /// Whether a figure of this name is wanted.
+    /// Tests whether a figure of this name is described.
     pub(super) fn wants(&self, name: &str) -> bool {
         self.described.iter().any(|description| description.covers(name))
     }
 
-    /// Keeps a figure that is described, and one of them only.
+    /// Adds a figure if it is described and not yet known.
     pub(super) fn add(&mut self, name: &str, value: f64) {
         let known = self.found.iter().any(|metric| metric.name == name);
         if let Some(description) = self.described.iter().find(|described| described.covers(name)) {
@@ -226,7 +227,7 @@ impl Figures {
         }
     }
 
-    /// All of them, in the order of their descriptions; a described one that is missing is an error.
+    /// All figures, in the order of their descriptions; a described figure that is missing is an error.
     pub(super) fn all(mut self, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
         let place = |name: &str| self.described.iter().position(|described| described.covers(name));
         self.found.sort_by_key(|metric| place(&metric.name));

@@ -1,4 +1,4 @@
-//! Any shell script, with what to read from its output.
+//! Any shell script, with figures parsed from its output.
 
 mod output;
 
@@ -15,55 +15,55 @@ const PREPARE: &str = "prepare";
 const SERVE: &str = "serve";
 const RUN: &str = "command";
 
-/// Settings of a workload that is a script of the user. Every script is run by `sh -c` in a folder of the workload's
-/// own below `$TMPDIR`, or /var/tmp.
+/// Settings of a workload that is a script of the user. Every script is run by `sh -c` in the workload's own
+/// folder below `$TMPDIR`, or /var/tmp.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// The measured script; what is read is its standard output.
+    /// The measured script, whose standard output is parsed.
     pub script: String,
-    /// Where it runs.
+    /// The machine on which it runs.
     #[serde(default)]
     pub place: Place,
     /// A script that runs once after the guest has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prepare: Option<String>,
-    /// A script that stays while the measured one runs, and is ended after it.
+    /// A script that runs during the measured one, and is ended after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<String>,
-    /// Where the two before run, if elsewhere.
+    /// The machine on which the previous two run, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve_place: Option<Place>,
-    /// How long the script takes, about: its limit is twice that and two minutes.
+    /// The approximate duration of the script: its limit is twice that plus two minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// What is read from the output.
+    /// The figures in the output.
     pub metrics: Vec<CommandMetric>,
 }
 
-/// A figure in the output of a script: either `regex` or `pointer` says where.
+/// A figure in the output of a script, found by either `regex` or `pointer`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandMetric {
-    /// Words of small letters, digits and hyphens, joined by dots.
+    /// Its name: words of small letters, digits and hyphens, joined by dots.
     pub name: String,
-    /// The unit once it is multiplied by `scale`.
+    /// The unit after the multiplication by `scale`.
     pub unit: Unit,
-    /// Which way is the good one.
+    /// The better direction.
     pub better: Better,
-    /// How the figures of several guests become that of the run.
+    /// The way of combining the figures of several guests into that of the run.
     pub combine: Combine,
-    /// One line on what it is; the name without it.
+    /// A description in one line; the name by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meaning: Option<String>,
-    /// A regular expression for one line, whose group `value`, or whose only group, is the number. The first line that
-    /// fits counts.
+    /// A regular expression for one line, whose group `value`, or whose only group, is the number. The first
+    /// matching line counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regex: Option<String>,
     /// A JSON pointer (RFC 6901) into the output, which is one JSON document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
-    /// What the number in the output is multiplied by.
+    /// The factor by which the number in the output is multiplied.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: f64,
 }

@@ -1,15 +1,15 @@
-//! What a figure of a workload is, before there is one.
+//! Descriptions of a workload's figures, known before a run.
 
 use serde::{Deserialize, Serialize};
 
 use super::WorkUnit;
 use crate::study::{Better, Combine, Metric, Unit};
 
-/// A figure that a workload gives.
+/// The description of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricDescription {
-    /// As in [`Metric`]. One that ends with `.*` stands for a family whose members are known after a run only, as
-    /// exits by reason are.
+    /// As in [`Metric`]. A name that ends with `.*` stands for a family whose members are known only after a
+    /// run, such as exits by reason.
     pub name: String,
     /// As in [`Metric`].
     pub unit: Unit,
@@ -17,17 +17,17 @@ pub struct MetricDescription {
     pub better: Better,
     /// As in [`Metric`].
     pub combine: Combine,
-    /// What it is, in at most 60 characters, as the title of a chart has it.
+    /// Its meaning, in at most 60 characters, for the title of a chart.
     pub meaning: String,
 }
 
 impl MetricDescription {
-    /// Throughput of any kind: more is better, guests add up.
+    /// A throughput: more is better, guests' values are added.
     pub(super) fn rate(name: &str, unit: Unit, meaning: impl Into<String>) -> Self {
         Self::new(name, unit, Better::Higher, Combine::Sum, meaning)
     }
 
-    /// A latency: less is better, the slowest guest counts.
+    /// A latency: less is better, the slowest guest's value counts.
     pub(super) fn latency(name: &str, meaning: impl Into<String>) -> Self {
         Self::new(name, Unit::Seconds, Better::Lower, Combine::Worst, meaning)
     }
@@ -37,12 +37,12 @@ impl MetricDescription {
         Self::new(name, Unit::Percent, Better::Neither, Combine::Mean, meaning)
     }
 
-    /// Failures: less is better, guests add up.
+    /// A number of failures: less is better, guests' values are added.
     pub(super) fn failures(name: &str, meaning: impl Into<String>) -> Self {
         Self::new(name, Unit::Count, Better::Lower, Combine::Sum, meaning)
     }
 
-    /// How much work was done: it is neither good nor bad, guests add up.
+    /// The amount of work: no better direction, guests' values are added.
     pub(super) fn work(unit: WorkUnit) -> Self {
         let meaning = format!("Work that was done, in {}", unit.plural());
         Self::new(&unit.metric(), Unit::Count, Better::Neither, Combine::Sum, meaning)
@@ -58,7 +58,7 @@ impl MetricDescription {
         Self { name: name.to_owned(), unit, better, combine, meaning: meaning.into() }
     }
 
-    /// Whether it speaks of the figure called `name`.
+    /// Tests whether it describes the figure `name`.
     pub fn covers(&self, name: &str) -> bool {
         match self.name.strip_suffix('*') {
             Some(family) => name.len() > family.len() && name.starts_with(family),
@@ -66,7 +66,7 @@ impl MetricDescription {
         }
     }
 
-    /// The figure with its value; `name` is one that this [covers](Self::covers).
+    /// The figure with its value; `name` must be [covered](Self::covers).
     pub fn metric(&self, name: &str, value: f64) -> Metric {
         Metric { name: name.to_owned(), unit: self.unit, better: self.better, combine: self.combine, value }
     }

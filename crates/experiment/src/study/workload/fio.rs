@@ -19,7 +19,7 @@ const RUN: &str = "fio";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fio {
-    /// What is done (rw=). With `job_file` it says which figures are expected.
+    /// The access pattern (rw=). With `job_file` it determines which figures are expected.
     pub pattern: FioPattern,
     /// Bytes of one operation (bs=).
     #[serde(default = "four_kibibytes")]
@@ -27,50 +27,51 @@ pub struct Fio {
     /// Bytes of the file, or of each job's (size=).
     #[serde(default = "hundred_mebibytes")]
     pub file_size: Size,
-    /// How long (runtime=, time_based=1), in whole seconds.
+    /// The duration (runtime=, time_based=1), in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
-    /// How long before figures are taken (ramp_time=), in whole seconds.
+    /// The time before figures are taken (ramp_time=), in whole seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Span>,
     /// Operations in flight (iodepth=).
     #[serde(default = "one")]
     pub depth: u32,
-    /// Jobs side by side, reported as one (numjobs=, group_reporting=1).
+    /// Parallel jobs, reported as one (numjobs=, group_reporting=1).
     #[serde(default = "one")]
     pub jobs: u32,
-    /// How operations are issued (ioengine=): psync, libaio, io_uring...
+    /// The I/O engine (ioengine=): psync, libaio, io_uring...
     #[serde(default = "psync")]
     pub engine: String,
-    /// Past the page cache of the guest (direct=1).
+    /// Bypass the guest's page cache (direct=1).
     #[serde(default)]
     pub direct: bool,
-    /// Operations per second that each job is held to (rate_iops=).
+    /// The limit of operations per second of each job (rate_iops=).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// A device or file of the guest instead of a file of its own (filename=). What it holds is lost when it is written.
+    /// A device or file of the guest to use instead of a file of its own (filename=). Writing destroys its
+    /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The text of a whole job file instead of all fields but `pattern` and `duration`.
+    /// The text of a whole job file, which replaces all fields but `pattern` and `duration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_file: Option<String>,
 }
 
-/// What fio does.
+/// An access pattern of fio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FioPattern {
-    /// From begin to end (rw=read).
+    /// Sequential reads (rw=read).
     Read,
-    /// From begin to end (rw=write).
+    /// Sequential writes (rw=write).
     Write,
-    /// At random places (rw=randread).
+    /// Random reads (rw=randread).
     RandomRead,
-    /// At random places (rw=randwrite).
+    /// Random writes (rw=randwrite).
     RandomWrite,
-    /// Both, from begin to end (rw=rw).
+    /// Sequential reads and writes (rw=rw).
     ReadWrite,
-    /// Both, at random places (rw=randrw).
+    /// Random reads and writes (rw=randrw).
     RandomReadWrite,
 }
 
@@ -106,7 +107,7 @@ impl FioPattern {
         }
     }
 
-    /// The directions, as fio's JSON calls them.
+    /// The directions, by their names in fio's JSON.
     fn directions(self) -> &'static [&'static str] {
         match self {
             Self::Read | Self::RandomRead => &["read"],
@@ -143,7 +144,7 @@ impl Fio {
         shell::line(words)
     }
 
-    /// The folder, with the job file in it where there is one.
+    /// Enters the folder, and writes the job file if there is one.
     fn enter(&self, setting: &Setting<'_>) -> String {
         let job = |text: &String| format!("printf '%s\\n' {} >job.fio || exit\n", shell::quoted(text));
         format!("{}{}", setting.enter_folder(), self.job_file.as_ref().map(job).unwrap_or_default())
@@ -209,7 +210,7 @@ impl Adapter for Fio {
 
     fn steps(&self, setting: &Setting<'_>) -> Steps {
         let enter = self.enter(setting);
-        // Files are laid out and nothing is done to them.
+        // Creates the files without measuring.
         let prepare = format!("{enter}{} >/dev/null && sync\n", self.command(&["--create_only=1"]));
         Steps {
             prepare: vec![setting.short_step(PREPARE, Place::Guest, prepare)],

@@ -1,4 +1,4 @@
-//! A web server in the guest, and a client on the host or beside it.
+//! A web server in the guest, and a client on the host or in the guest.
 
 mod output;
 mod server;
@@ -19,61 +19,61 @@ const PREPARE: &str = "http-prepare";
 const SERVE: &str = "http-server";
 const RUN: &str = "http-client";
 
-/// Those after it are for further guests.
+/// The first port; the following ones are for further guests.
 const FIRST_PORT: u16 = 8080;
-/// What the server gives, in its own folder.
+/// The name of the served document, in the server's folder.
 const DOCUMENT: &str = "document";
 
 /// Settings of requests to a web server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
-    /// What serves, in each guest.
+    /// The server in each guest.
     #[serde(default)]
     pub server: HttpServer,
-    /// What asks.
+    /// The load generator.
     #[serde(default)]
     pub generator: Generator,
-    /// Where it runs.
+    /// The machine of the load generator.
     #[serde(default)]
     pub client: Client,
-    /// Connections for each guest.
+    /// The number of connections for each guest.
     #[serde(default = "sixteen")]
     pub connections: u32,
-    /// Threads of wrk, or of exitless.
+    /// The number of threads of wrk, or of exitless.
     #[serde(default = "one")]
     pub threads: u32,
-    /// How long, in whole seconds.
+    /// The duration, in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
-    /// Requests per second to each guest, whether or not they are answered in time; exitless only, which needs it.
+    /// Requests per second to each guest, attained or not; required for exitless, and only for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Requests after which ab ends before its time (-n).
+    /// The number of requests after which ab ends early (-n).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
     /// Bytes of the document.
     #[serde(default = "one_kibibyte")]
     pub document_size: Size,
-    /// A connection serves many requests. wrk and exitless know nothing else.
+    /// A connection serves many requests. wrk and exitless always do so.
     #[serde(default = "yes")]
     pub keep_alive: bool,
 }
 
-/// What asks.
+/// A load generator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generator {
-    /// wrk: as many requests as are answered.
+    /// wrk: requests as fast as they are answered.
     #[default]
     Wrk,
-    /// ApacheBench: as many requests as are answered.
+    /// ApacheBench: requests as fast as they are answered.
     Ab,
-    /// `exitless load http`: so many requests a second, and what of them was attained.
+    /// `exitless load http`: requests at a fixed rate, and the attained share of it.
     Exitless,
 }
 
-/// Where it runs.
+/// The machine of the load generator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Client {
@@ -135,7 +135,7 @@ impl Http {
                 let mut words = vec!["ab", "-q"];
                 words.extend(self.keep_alive.then_some("-k"));
                 let seconds = seconds.to_string();
-                // -t sets the number of requests, so -n comes after it.
+                // -t sets the number of requests too, so -n comes after it.
                 words.extend([
                     "-c",
                     &connections,
@@ -171,7 +171,7 @@ impl Http {
     }
 }
 
-/// ab takes 32 bytes for each before it begins.
+/// ab allocates 32 bytes for each before it starts.
 const MOST_REQUESTS: u32 = 2_000_000;
 
 impl Adapter for Http {

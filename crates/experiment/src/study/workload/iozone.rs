@@ -16,21 +16,21 @@ const PREPARE: &str = "iozone-prepare";
 const RUN: &str = "iozone";
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// Settings of IOzone. Its file is written once after the guest has started; the tests that are listed are what is
-/// measured.
+/// Settings of IOzone. Its file is written once after the guest has started; the listed tests are measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Iozone {
-    /// Size of the file, or of each one with more than one process (-s).
+    /// Size of the file, or of each file with more than one process (-s).
     pub file_size: Size,
     /// Bytes of one read or write (-r).
     pub record_size: Size,
-    /// What is measured, each once. IOzone runs some in pairs and in an order of its own.
+    /// The measured tests, each once. IOzone runs some in pairs and in its own order.
     pub tests: Vec<IozoneTest>,
-    /// Processes, each with a file of its own (-t): the throughput mode. Without it one process runs outside that mode.
+    /// The number of processes, each with its own file (-t): the throughput mode. By default one process runs
+    /// outside that mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
-    /// Past the page cache of the guest: O_DIRECT (-I). fread and fwrite go through it all the same.
+    /// Bypass the guest's page cache: O_DIRECT (-I). fread and fwrite use the cache nevertheless.
     #[serde(default)]
     pub direct: bool,
     /// The time of a write includes fsync (-e).
@@ -39,10 +39,11 @@ pub struct Iozone {
     /// Times include close() (-c).
     #[serde(default)]
     pub close: bool,
-    /// The guest forgets its page cache before the measured step (/proc/sys/vm/drop_caches); the user must be root.
+    /// Drop the guest's page cache before the measured step (/proc/sys/vm/drop_caches); the user must be
+    /// root.
     #[serde(default)]
     pub drop_caches: bool,
-    /// Further arguments, each a word.
+    /// Further arguments, one word each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
 }
@@ -51,58 +52,58 @@ pub struct Iozone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IozoneTest {
-    /// A new file.
+    /// Writes a new file.
     Write,
-    /// The same file again.
+    /// Writes the same file again.
     Rewrite,
-    /// From begin to end.
+    /// Reads sequentially.
     Read,
-    /// Once more.
+    /// Reads sequentially again.
     Reread,
-    /// At random places.
+    /// Reads at random offsets.
     RandomRead,
-    /// At random places.
+    /// Writes at random offsets.
     RandomWrite,
-    /// From end to begin.
+    /// Reads from the end to the beginning.
     BackwardRead,
-    /// One record again and again.
+    /// Writes one record repeatedly.
     RecordRewrite,
-    /// In strides.
+    /// Reads in strides.
     StrideRead,
-    /// By fwrite().
+    /// Writes with fwrite().
     Fwrite,
-    /// By fwrite(), once more.
+    /// Writes with fwrite() again.
     Frewrite,
-    /// By fread().
+    /// Reads with fread().
     Fread,
-    /// By fread(), once more.
+    /// Reads with fread() again.
     Freread,
-    /// By pwrite().
+    /// Writes with pwrite().
     Pwrite,
-    /// By pwrite(), once more.
+    /// Writes with pwrite() again.
     Repwrite,
-    /// By pread().
+    /// Reads with pread().
     Pread,
-    /// By pread(), once more.
+    /// Reads with pread() again.
     Repread,
-    /// Reads and writes at random, by several processes only.
+    /// Reads and writes at random offsets, only with several processes.
     Mixed,
 }
 
-/// A test as IOzone knows it.
+/// A test's names and numbers in IOzone.
 struct Known {
     test: IozoneTest,
     name: &'static str,
     /// The number for -i.
     number: u8,
-    /// What the line of the throughput mode ends with; `None` where that mode has no such figure.
+    /// The end of its line in the throughput mode; `None` if that mode has no such figure.
     throughput: Option<&'static str>,
-    /// Its two words in the heading of the table; `None` where the table has no such column.
+    /// Its two words in the heading of the table; `None` if the table has no such column.
     column: Option<(&'static str, &'static str)>,
 }
 
 impl IozoneTest {
-    /// Numbers by `iozone -h`, names as version 3.489 prints them.
+    /// Numbers from `iozone -h`, names as version 3.489 prints them.
     const KNOWN: [Known; 18] = [
         known(Self::Write, "write", 0, Some("initial writers"), Some(("", "write"))),
         known(Self::Rewrite, "rewrite", 0, Some("rewriters"), Some(("", "rewrite"))),
@@ -153,7 +154,8 @@ impl Iozone {
         (0..self.processes.unwrap_or(1)).map(|process| format!("file-{process}")).collect()
     }
 
-    /// The command line with these tests. Files stay (-w): later steps read what an earlier one wrote.
+    /// The command line with these tests. Files are kept (-w), because later steps read files of earlier
+    /// ones.
     fn command(&self, numbers: impl IntoIterator<Item = u8>) -> String {
         let mut words: Vec<String> = vec!["iozone".to_owned(), "-w".to_owned()];
         let kibibytes = |size: Size| format!("{}k", size.bytes() / 1024);
@@ -162,7 +164,7 @@ impl Iozone {
         for number in numbers {
             words.extend(["-i".to_owned(), number.to_string()]);
         }
-        // Outside the throughput mode pread and pwrite are among the extension tests.
+        // Outside the throughput mode pread and pwrite are extension tests.
         let flags = [
             (self.direct, "-I"),
             (self.flush, "-e"),
@@ -217,14 +219,15 @@ impl Adapter for Iozone {
         demand(self.processes.is_none_or(|count| count <= 256), "processes", "must be at most 256")
     }
 
-    /// As if a disk that many guests share gave this one a megabyte a second. Both tests of a pair are run.
+    /// A limit for a disk shared by many guests that gives this one a megabyte a second. Both tests of a pair
+    /// are run.
     fn limit(&self) -> Duration {
         let passes = 2 * self.numbers().len() as u64 * u64::from(self.processes.unwrap_or(1));
         Duration::from_secs(600 + (self.file_size.bytes() >> 20).saturating_mul(passes))
     }
 
     fn typical(&self) -> Duration {
-        // A page cache is faster, a disk for many guests slower.
+        // A page cache is faster, a disk shared by many guests slower.
         let passes = 2 * self.numbers().len() as u64 * u64::from(self.processes.unwrap_or(1));
         Duration::from_secs(1 + (self.file_size.bytes() >> 20).saturating_mul(passes) / 200)
     }
@@ -261,7 +264,7 @@ impl Adapter for Iozone {
         Some(WorkUnit::Mebibyte)
     }
 
-    /// What its tests pass over, the second ones of pairs among them, which run though they are not asked for.
+    /// The bytes that its tests cover, including the second tests of pairs, which always run.
     fn work(&self, _: &Printed<'_>) -> Result<f64, NotUnderstood> {
         let numbers = self.numbers();
         let is_run = |test: &&Known| {

@@ -14,17 +14,18 @@ const PREPARE: &str = "mqtt-prepare";
 const SERVE: &str = "mqtt-broker";
 const RUN: &str = "mqtt-clients";
 
-/// MQTT's own port, and those after it for further guests.
+/// MQTT's default port; the following ones are for further guests.
 const FIRST_PORT: u16 = 1883;
-/// Linux gives one address 28,232 ports for connections to a port, and is quick to find a free one of the first half.
+/// Linux has 28,232 ports of an address for connections to one port, and finds a free one quickly in the
+/// first half.
 const CONNECTIONS_OF_A_PORT: u32 = 12_000;
 const BETWEEN_PORTS: u16 = 1000;
 const MOST_LISTENERS: u32 = 60;
-/// Files of the broker that are no connections.
+/// The broker's open files other than connections.
 const SPARE_FILES: u32 = 100;
 
-/// Everyone may come, from anywhere, and nothing is written: the folder is thrown away. Queues are as long as need be,
-/// for a broker that drops would look fast.
+/// The broker's configuration: everyone may connect, and nothing is written, because the folder is discarded.
+/// Queues are unlimited, because a broker that drops messages would look fast.
 const BROKER: &str = "\
 allow_anonymous true
 user root
@@ -39,14 +40,14 @@ max_inflight_messages 0
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mqtt {
-    /// Clients of each guest's broker that publish.
+    /// The number of publishing clients of each guest's broker.
     pub connections: u32,
-    /// Further clients that are subscribed; each message goes to one of them.
+    /// The number of further, subscribed clients; each message goes to one of them.
     #[serde(default = "one")]
     pub subscribers: u32,
-    /// Messages per second to each broker, of all clients together.
+    /// Messages per second to each broker, over all clients.
     pub rate: u32,
-    /// How long, in whole seconds.
+    /// The duration, in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
     /// Bytes of a message, 16 to 65536.
@@ -55,10 +56,10 @@ pub struct Mqtt {
     /// 0: at most once; 1: at least once.
     #[serde(default)]
     pub quality: QualityOfService,
-    /// Threads of exitless.
+    /// The number of threads of exitless.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Whether `connections` and `rate` are those of all guests together, each of which gets an equal part.
+    /// `connections` and `rate` are those of all guests together, divided equally.
     #[serde(default)]
     pub divide: bool,
 }
@@ -67,7 +68,7 @@ pub struct Mqtt {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum QualityOfService {
-    /// 0: nobody acknowledges.
+    /// 0: without acknowledgement.
     #[default]
     AtMostOnce,
     /// 1: each message is acknowledged.
@@ -93,7 +94,7 @@ impl Mqtt {
         (self.connections.div_ceil(parts), self.rate.div_ceil(parts))
     }
 
-    /// Where the broker listens: a client's machine has only so many ports for each.
+    /// The broker's ports: a client's machine has a limited number of ports for each.
     fn ports(&self, setting: &Setting<'_>) -> Vec<u16> {
         let connections = self.part(setting.scene.guests).0.saturating_add(self.subscribers);
         let first = setting.port(FIRST_PORT);
@@ -162,7 +163,7 @@ impl Adapter for Mqtt {
     }
 
     fn typical(&self) -> Duration {
-        // Some thousand connections a second are opened.
+        // About five thousand connections are opened in a second.
         self.duration.duration() + Duration::from_secs(u64::from(self.connections) / 5000)
     }
 

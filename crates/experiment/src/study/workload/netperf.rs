@@ -15,37 +15,37 @@ use crate::study::{Better, Combine, Metric, Span, Unit};
 const SERVE: &str = "netserver";
 const RUN: &str = "netperf";
 
-/// netserver's own port, and those after it for further guests.
+/// netserver's default port; the following ones are for further guests.
 const FIRST_PORT: u16 = 12865;
 
 /// Settings of netperf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Netperf {
-    /// What goes over the network.
+    /// The test.
     pub test: NetperfTest,
-    /// How long (-l), in whole seconds.
+    /// The duration (-l), in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
     /// Bytes of one send (-m); netperf's default is the size of the socket's buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_size: Option<Size>,
-    /// Bytes of a request in the tests that have them (-r).
+    /// Bytes of a request in request/response tests (-r).
     #[serde(default = "one_byte")]
     pub request_size: u32,
     /// Bytes of a response.
     #[serde(default = "one_byte")]
     pub response_size: u32,
-    /// Bytes of the sockets' buffers on both sides (-s, -S).
+    /// Bytes of the socket buffers on both sides (-s, -S).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_buffer: Option<Size>,
-    /// Who runs netserver; the other one is the client.
+    /// The machine that runs netserver; the other one is the client.
     #[serde(default)]
     pub server: Server,
-    /// CPU time of both sides is measured (-c, -C).
+    /// Measure the CPU time of both sides (-c, -C).
     #[serde(default = "yes")]
     pub cpu: bool,
-    /// What netperf prints.
+    /// The output format of netperf.
     #[serde(default)]
     pub output: NetperfOutput,
 }
@@ -54,39 +54,39 @@ pub struct Netperf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetperfTest {
-    /// From the client to the server.
+    /// A bulk transfer from the client to the server.
     TcpStream,
-    /// From the server to the client.
+    /// A bulk transfer from the server to the client.
     TcpMaerts,
     /// One request at a time, on one connection.
     TcpRr,
     /// A connection for each request.
     TcpCrr,
-    /// From the client to the server; what arrived counts.
+    /// A bulk transfer from the client to the server; received data counts.
     UdpStream,
     /// One request at a time.
     UdpRr,
 }
 
-/// Who runs netserver.
+/// The machine that runs netserver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {
-    /// The host, one for each guest.
+    /// The host, with one for each guest.
     #[default]
     Host,
     /// Each guest.
     Guest,
 }
 
-/// What netperf prints.
+/// The output format of netperf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetperfOutput {
     /// Keys and values (-k), with latencies of requests. Needs netperf 2.5 or newer.
     #[default]
     Omni,
-    /// The table of all versions.
+    /// The table that all versions print.
     Classic,
 }
 
@@ -120,7 +120,7 @@ impl NetperfTest {
 }
 
 impl Netperf {
-    /// Where the client is.
+    /// The machine of the client.
     fn client(&self) -> Place {
         match self.server {
             Server::Host => Place::Guest,
@@ -155,7 +155,7 @@ impl Netperf {
         if self.test.is_stream() {
             if let Some(size) = self.message_size {
                 let size = size.bytes().to_string();
-                // Of TCP_MAERTS it is the far side that sends, and its size is the second one.
+                // In TCP_MAERTS the remote side sends, and its size is the second one.
                 let both = if self.test == NetperfTest::TcpMaerts { format!("{size},{size}") } else { size };
                 words.extend(["-m".to_owned(), both]);
             }
@@ -237,10 +237,10 @@ impl Adapter for Netperf {
         if self.cpu {
             let meaning = "CPU of the guest that is not idle, by netperf";
             described.push(MetricDescription::share_of_cpu("cpu.guest", meaning));
-            // Each client sees the whole host, so the largest of them is the one that counts.
+            // Each client measures the whole host, so only the largest value counts.
             let meaning = "CPU of the host that is not idle, by netperf";
             let (unit, better) = (Unit::Percent, Better::Lower);
-            // UDP_STREAM's table has no CPU of the receiver.
+            // The table of UDP_STREAM lacks the CPU time of the receiver.
             described.push(MetricDescription::new("cpu.host", unit, better, Combine::Mean, meaning));
         }
         described

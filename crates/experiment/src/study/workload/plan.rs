@@ -12,16 +12,16 @@ use super::{
 };
 use crate::study::{Metric, Span};
 
-/// Longest name, in characters: it is part of file names.
+/// The longest name, in characters: it becomes a part of file names.
 const LONGEST_NAME: usize = 48;
 
-/// One load: a tool with its settings.
+/// One workload: a tool with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadPlan {
-    /// What results and charts call it: small letters, digits and hyphens, at most 48.
+    /// Its name in results and charts: small letters, digits and hyphens, at most 48.
     pub name: String,
-    /// How long its measured step may take before the run has failed. Without it each tool has its own, from the
-    /// duration that it is given.
+    /// The time limit of its measured step, after which the run has failed. By default each tool sets one
+    /// from its duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Span>,
     /// The tool, and its settings.
@@ -41,17 +41,17 @@ pub enum Tool {
     Sysbench(Sysbench),
     /// fio in the guest.
     Fio(Fio),
-    /// A web server in the guest, and a client on the host or beside it.
+    /// A web server in the guest, and a client on the host or in the guest.
     Http(Http),
     /// The MQTT broker mosquitto in the guest, and many clients on the host.
     Mqtt(Mqtt),
-    /// The micro VM on the host: one operation, timed and its exits counted, in one arm.
+    /// The micro VM on the host: one operation in one arm, timed, and with its exits counted.
     Probe(Probe),
-    /// Any shell script, with what to read from its output.
+    /// Any shell script, with figures parsed from its output.
     Command(Command),
 }
 
-/// A workload that cannot be run.
+/// A workload that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Workload {name:?}: {field} {why}")]
 pub struct BadWorkload {
@@ -59,15 +59,15 @@ pub struct BadWorkload {
     pub name: String,
     /// The field of the plan.
     pub field: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// The fault, and the correction.
     pub why: String,
 }
 
 impl WorkloadPlan {
-    /// Checks what the form alone cannot tell.
+    /// Checks the settings beyond their types.
     ///
     /// # Errors
-    /// The first setting that cannot work.
+    /// The first setting that is not valid.
     pub fn check(&self) -> Result<(), BadWorkload> {
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let fits = self.name.chars().all(letters)
@@ -84,7 +84,7 @@ impl WorkloadPlan {
             .map_err(|Unfit { field, why }| BadWorkload { name: self.name.clone(), field, why })
     }
 
-    /// The workload of it.
+    /// The workload.
     ///
     /// # Errors
     /// Those of [`Self::check`].
@@ -93,7 +93,7 @@ impl WorkloadPlan {
         Ok(Box::new(self.clone()))
     }
 
-    /// How long its measured step takes on hardware, more or less.
+    /// The approximate duration of its measured step on hardware.
     pub fn typical(&self) -> Duration {
         self.tool.adapter().typical().min(self.limit())
     }
@@ -135,7 +135,7 @@ impl Workload for WorkloadPlan {
 
     fn parse(&self, outputs: &Outputs) -> Result<Vec<Metric>, NotUnderstood> {
         let adapter = self.tool.adapter();
-        // A server is ended by a signal when the measured step is over, so its status says nothing.
+        // A signal ends a server after the measured step, so its status means nothing.
         let served: Vec<&str> = self.steps(&Scene::default()).serve.iter().map(|step| step.name).collect();
         for (step, output) in &outputs.steps {
             if output.status != 0 && !served.contains(&step.as_str()) {

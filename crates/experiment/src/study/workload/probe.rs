@@ -1,4 +1,4 @@
-//! The micro VM on the host: one operation, timed and its exits counted, in one arm.
+//! The micro VM on the host: one operation in one arm, timed, and with its exits counted.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::study::{Better, Combine, Metric, Unit};
 
 const RUN: &str = "probe";
 
-/// Settings of the micro VM. Its arm is the level's `interrupt_virtualization`; without one it is as the host has it,
-/// which is what levels with module parameters need.
+/// Settings of the micro VM. Its arm is the level's `interrupt_virtualization`; without one it is the host's,
+/// which levels with module parameters need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// The operation, as `exitless probe --measure` names it.
+    /// The operation, by its name for `exitless probe --measure`.
     #[schemars(schema_with = "measures")]
     pub measure: Measure,
-    /// Samples of the run, and operations of the one whose exits are counted.
+    /// Samples of the timed run, and operations of the run whose exits are counted.
     #[serde(default = "two_thousand")]
     pub samples: u32,
     /// Operations before them that are not timed.
     #[serde(default = "two_hundred")]
     pub warm_up: u32,
-    /// vCPUs of the micro VM.
+    /// The number of vCPUs of the micro VM.
     #[serde(default = "two")]
     pub vcpus: u16,
 }
@@ -151,7 +151,7 @@ impl Adapter for Probe {
     }
 }
 
-/// What `exitless probe --json` prints has the result beside it.
+/// The output of `exitless probe --json`, which contains more than the result.
 #[derive(Deserialize)]
 struct Whole {
     recording: Recording,

@@ -1,6 +1,6 @@
-//! Words of a script for `sh -c` that mean themselves.
+//! Quotes words for `sh -c`.
 
-/// The word as the shell reads it back, whatever is in it (POSIX.1-2017, Shell Command Language, 2.2.2).
+/// The word quoted for the shell, whatever it contains (POSIX.1-2017, Shell Command Language, 2.2.2).
 pub(in crate::study) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -9,7 +9,7 @@ pub(in crate::study) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// A command line of such words.
+/// A command line of quoted words.
 pub(super) fn line<Word: AsRef<str>>(words: impl IntoIterator<Item = Word>) -> String {
     words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }

@@ -24,36 +24,36 @@ pub struct Sysbench {
     /// Threads (--threads).
     #[serde(default = "one")]
     pub threads: u32,
-    /// How long (--time), in whole seconds.
+    /// The duration (--time), in whole seconds.
     #[serde(default = "ten_seconds")]
     pub duration: Span,
-    /// Events after which it ends; 0, the default, is no end by events (--events).
+    /// The number of events after which it ends; 0, the default, sets no such limit (--events).
     #[serde(default)]
     pub events: u64,
     /// The percentile of latencies that is printed (--percentile).
     #[serde(default = "ninety_five")]
     pub percentile: u8,
-    /// Mutexes that the threads share, for `threads` (--thread-locks).
+    /// The number of mutexes that the threads share, for `threads` (--thread-locks).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_locks: Option<u32>,
-    /// Yields in each event, for `threads` (--thread-yields).
+    /// The number of yields in each event, for `threads` (--thread-yields).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_yields: Option<u32>,
-    /// Any other options of the test by their names without hyphens before them: `cpu-max-prime = "10000"`,
+    /// Other options of the test by their names without leading hyphens: `cpu-max-prime = "10000"`,
     /// `memory-block-size = "1K"`, `file-total-size = "128M"`, `file-test-mode = "rndrw"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
-/// A test that is built into sysbench.
+/// A built-in test of sysbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SysbenchTest {
-    /// Threads that take, yield and release shared mutexes: the scheduler.
+    /// Threads that lock shared mutexes, yield, and unlock them: the scheduler.
     Threads,
     /// Prime numbers.
     Cpu,
-    /// Threads that take and release mutexes.
+    /// Threads that lock and unlock mutexes.
     Mutex,
     /// Reads or writes of memory.
     Memory,
@@ -90,7 +90,7 @@ impl Sysbench {
         self.options.get(name).map(String::as_str)
     }
 
-    /// Preparing and running must agree on the options of the files.
+    /// The command line; preparing and running must agree on the options of the files.
     fn command(&self, what: &str) -> String {
         let mut words = vec!["sysbench".to_owned(), self.test.name().to_owned()];
         words.push(format!("--threads={}", self.threads));
@@ -121,7 +121,7 @@ impl Adapter for Sysbench {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         };
         demand(self.options.keys().all(word), "options", "must have names such as file-total-size")?;
-        // These change the form of what is printed, or are fields of their own.
+        // These change the output format, or have fields of their own.
         let own = ["threads", "time", "events", "percentile", "thread-locks", "thread-yields", "histogram"];
         let taken = own.iter().find(|name| self.options.contains_key(**name));
         demand(taken.is_none(), "options", &format!("must not have {}", taken.unwrap_or(&"")))?;

@@ -1,4 +1,4 @@
-//! What the tests of the tools share: plans from TOML, and outputs of real tools.
+//! Helpers for the tests of the tools: plans from TOML, and outputs of real tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, Workload, Wor
 use crate::load::{LOAD_FORMAT, Latency, Outcome, Protocol};
 use crate::prove::{Plan, Recording, synthetic};
 
-/// A plan's workload with these settings, which can be run.
+/// A valid workload of a plan with these settings.
 pub(super) fn plan(settings: &str) -> WorkloadPlan {
     let plan = toml::from_str::<WorkloadPlan>(&format!("name = \"load\"\n{settings}")).unwrap();
     plan.check().unwrap();
     plan
 }
 
-/// Why a workload cannot be run, or read.
+/// The error of a workload that is not valid or cannot be parsed.
 pub(super) fn refused(settings: &str) -> String {
     match toml::from_str::<WorkloadPlan>(&format!("name = \"load\"\n{settings}")) {
         Ok(plan) => plan.check().unwrap_err().to_string(),
@@ -25,27 +25,27 @@ pub(super) fn refused(settings: &str) -> String {
     }
 }
 
-/// Outputs where the measured step printed `stdout`.
+/// Outputs in which the measured step printed `stdout`.
 pub(super) fn outputs(plan: &WorkloadPlan, stdout: &str) -> Outputs {
     let step = plan.steps(&Scene::default()).run[0].name.to_owned();
     let output = Output { stdout: stdout.to_owned(), ..Output::default() };
     Outputs { steps: [(step, output)].into() }
 }
 
-/// The figures without that of the work, whose tests are its own.
+/// The figures without that of the work, which has its own tests.
 pub(super) fn parsed(plan: &WorkloadPlan, stdout: &str) -> Result<Vec<(String, f64)>, NotUnderstood> {
     let mut metrics = plan.parse(&outputs(plan, stdout))?;
     metrics.retain(|metric| WorkUnit::of_metric(&metric.name).is_none());
     Ok(metrics.into_iter().map(|metric| (metric.name, metric.value)).collect())
 }
 
-/// What a real tool printed; tests/fixtures/workload/README.md has its command line.
+/// The output of a real tool; tests/fixtures/workload/README.md has its command line.
 pub(super) fn fixture(name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/workload");
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Asserts that `settings` read all of these figures, and no others, from a real output.
+/// Asserts that exactly these figures are parsed from a real output.
 pub(super) fn assert_figures(settings: &str, name: &str, expected: &[(&str, f64)]) {
     let found = parsed(&plan(settings), &fixture(name)).unwrap();
     let names = |list: &[&str]| list.join(" ");
@@ -58,7 +58,7 @@ pub(super) fn assert_figures(settings: &str, name: &str, expected: &[(&str, f64)
     }
 }
 
-/// What is said of an output that cannot be read.
+/// The error of an output that cannot be parsed.
 pub(super) fn not_understood(settings: &str, stdout: &str) -> NotUnderstood {
     parsed(&plan(settings), stdout).unwrap_err()
 }
@@ -71,7 +71,7 @@ pub(super) fn script(settings: &str) -> String {
     last(&steps.run)
 }
 
-/// A made-up recording of one arm, as `exitless probe --arm --json` prints it.
+/// A synthetic recording of one arm, as `exitless probe --arm --json` prints it.
 pub(super) fn probed(measure: Measure, arm: Arm) -> String {
     let plan =
         Plan { measures: vec![measure], blocks: 1, samples: 100, counted_samples: 100, ..Plan::quick() };
@@ -85,7 +85,7 @@ pub(super) fn as_printed(recording: &Recording) -> String {
     serde_json::json!({ "result": null, "recording": recording }).to_string()
 }
 
-/// A made-up outcome, as `exitless load --json` prints it.
+/// A synthetic outcome, as `exitless load --json` prints it.
 pub(super) fn loaded(protocol: Protocol) -> String {
     let latency = Latency { mean: 2e-3, p50: 1e-3, p90: 3e-3, p99: 9e-3, p99_9: 0.02, max: 1.5 };
     let outcome = Outcome {

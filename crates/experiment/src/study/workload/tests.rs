@@ -1,4 +1,4 @@
-//! What holds for the workloads of all tools.
+//! Properties of the workloads of all tools.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::study::factor::Switch;
 use ::probe::measure::Measure;
 use ::probe::run::Arm;
 
-/// One or more of each tool, and a real output of each where there is one.
+/// At least one plan for each tool, with a real output if there is one.
 const PLANS: [(&str, &str); 12] = [
     (
         "tool = \"iozone\"\nfile_size = \"1M\"\nrecord_size = \"64K\"\ntests = [\"random-read\", \"pwrite\", \"fread\"]",
@@ -44,7 +44,7 @@ fn plans() -> impl Iterator<Item = (WorkloadPlan, String)> {
     PLANS.iter().map(|(settings, name)| (plan(settings), printed(name)))
 }
 
-/// Our own tools print what our own types are.
+/// The output of this program's own tools, made from their types.
 fn printed(name: &str) -> String {
     match name {
         "probe-eoi.json" => probed(Measure::Eoi, Arm::On),
@@ -147,7 +147,7 @@ proptest! {
         }
     }
 
-    /// Without its end, without a part, or with other bytes in it, an output gives the same figures or none.
+    /// An output that is cut, or with other bytes in it, gives the same figures or an error.
     #[test]
     fn a_damaged_output_panics_nowhere(which in 0..PLANS.len(), cut in 0.0..1.0f64, length in 0..40usize, by in ".{0,8}") {
         let (plan, whole) = plans().nth(which).unwrap();

@@ -1,15 +1,15 @@
-//! How much work a run did, so that what it cost can be told for each unit of it.
+//! The amount of work of a run, so that costs can be given for each unit of it.
 
-/// What a tool's work is counted in.
+/// The unit of a tool's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkUnit {
-    /// sysbench's.
+    /// An event of sysbench.
     Event,
     /// A read or write.
     Operation,
-    /// One that was answered.
+    /// An answered request.
     Request,
-    /// One that was delivered.
+    /// A delivered message.
     Message,
     /// A request of netperf and its answer.
     Transaction,
@@ -17,7 +17,7 @@ pub enum WorkUnit {
     Mebibyte,
 }
 
-/// What figures begin with that tell it.
+/// The prefix of the metrics of work.
 const WORK: &str = "work.";
 
 impl WorkUnit {
@@ -25,7 +25,7 @@ impl WorkUnit {
     pub const ALL: [Self; 6] =
         [Self::Event, Self::Operation, Self::Request, Self::Message, Self::Transaction, Self::Mebibyte];
 
-    /// As in the names of figures of one: `exits-per-event.total`.
+    /// The singular, as in metrics for each unit: `exits-per-event.total`.
     pub fn singular(self) -> &'static str {
         match self {
             Self::Event => "event",
@@ -37,7 +37,7 @@ impl WorkUnit {
         }
     }
 
-    /// "events".
+    /// The plural: "events".
     pub fn plural(self) -> String {
         match self {
             Self::Mebibyte => "MiB".to_owned(),
@@ -45,7 +45,7 @@ impl WorkUnit {
         }
     }
 
-    /// "an event", "a MiB".
+    /// With its article: "an event", "a MiB".
     pub fn each(self) -> &'static str {
         match self {
             Self::Event => "an event",
@@ -57,17 +57,17 @@ impl WorkUnit {
         }
     }
 
-    /// The name of the figure that tells how many of it a guest did: `work.events`.
+    /// The metric of the amount of work of a guest: `work.events`.
     pub fn metric(self) -> String {
         format!("{WORK}{}s", self.singular())
     }
 
-    /// The unit of a figure that tells how much work a guest did.
+    /// The unit of a metric of the amount of work.
     pub fn of_metric(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.metric() == name)
     }
 
-    /// The unit of this name, as [`Self::singular`] gives it.
+    /// The unit of this name, as from [`Self::singular`].
     pub fn of_singular(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.singular() == name)
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::load::Protocol;
 
-    /// What a plan's tool did by what it printed, with the name of the figure.
+    /// The work in a tool's output, with its metric.
     fn work(settings: &str, printed: &str) -> Result<(String, f64), NotUnderstood> {
         let plan = plan(settings);
         let metrics = plan.parse(&outputs(&plan, printed))?;
@@ -131,7 +131,7 @@ mod tests {
                 "work.messages",
                 980.0,
             ),
-            // A pair of tests is run where one of it is asked for.
+            // Both tests of a pair are run if one of it is requested.
             (iozone("tests = [\"random-read\"]"), fixture("iozone-direct.out"), "work.mebibytes", 8.0),
         ];
         for (settings, printed, name, amount) in cases {

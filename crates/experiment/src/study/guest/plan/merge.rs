@@ -1,9 +1,9 @@
-//! Laying one table of a plan over another.
+//! Merges one table of a plan over another.
 
 use toml::{Table, Value};
 
-/// The table `[guests]` with the `guests` of the arm's levels laid over it, one after the other: tables are merged key
-/// by key, all else is replaced. A table that names another `kind` replaces what was there.
+/// The table `[guests]` with the `guests` of the arm's levels merged over it in turn: tables are merged key
+/// by key, other values are replaced. A table with another `kind` replaces the whole table.
 pub fn merged<'a>(base: &Table, levels: impl IntoIterator<Item = &'a Table>) -> Table {
     levels.into_iter().fold(base.clone(), |mut whole, level| {
         if level.get("kind").is_some_and(|kind| whole.get("kind") != Some(kind)) {
@@ -14,7 +14,7 @@ pub fn merged<'a>(base: &Table, levels: impl IntoIterator<Item = &'a Table>) -> 
     })
 }
 
-/// Tables in a file are no deeper than its parser lets them be, so that this ends.
+/// The parser limits the depth of tables, and so of this recursion.
 fn lay_over(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {

@@ -9,19 +9,19 @@ use super::qemu::QemuPlan;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetPlan {
-    /// How the guest sees it.
+    /// The device model of the interface.
     #[serde(default)]
     pub model: NetModel,
-    /// What carries its packets on the host.
+    /// The backend on the host.
     #[serde(default)]
     pub backend: NetBackend,
-    /// Queue pairs.
+    /// The number of queue pairs.
     #[serde(default = "one")]
     pub queues: u32,
     /// The bridge of backend = "bridge"; br0 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bridge: Option<String>,
-    /// The sockets of backend = "vhost-user", with {guest} where each guest's number stands.
+    /// The socket paths of backend = "vhost-user", with {guest} for each guest's number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
     /// The I/O workers of backend = "iocm", which all guests share.
@@ -33,28 +33,28 @@ pub struct NetPlan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IoWorkers {
-    /// How guests' devices are given to workers.
+    /// The assignment of guests' devices to workers.
     #[serde(default)]
     pub arrangement: IoArrangement,
-    /// How many there are where they are shared; 1 if not given.
+    /// The number of shared workers; 1 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
 }
 
-/// How guests' devices are given to I/O workers.
+/// The assignment of guests' devices to I/O workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IoArrangement {
-    /// So many workers share all devices.
+    /// A fixed number of workers shares all devices.
     #[default]
     Shared,
-    /// A worker for each device, as vhost has it.
+    /// One worker for each device, as in vhost.
     PerDevice,
-    /// `exitless iocm monitor` decides how many workers there are, and where, while the guests run.
+    /// `exitless iocm monitor` decides on the number of workers and their CPUs while the guests run.
     Monitor,
 }
 
-/// How a guest sees its network interface.
+/// The device model of a network interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetModel {
@@ -65,41 +65,43 @@ pub enum NetModel {
     E1000,
     /// Realtek's 8139. Debian's cloud kernel has no driver for it: give another kernel.
     Rtl8139,
-    /// VMware's third, of which QEMU emulates every register in user space: the only emulated one that Debian's cloud kernel
-    /// has a driver for.
+    /// VMware's vmxnet3, whose registers QEMU emulates in user space: the only emulated interface that
+    /// Debian's cloud kernel has a driver for.
     Vmxnet3,
     /// No network.
     None,
 }
 
-/// What carries a guest's packets on the host.
+/// The backend of a guest's network interface on the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetBackend {
-    /// QEMU itself, without root: the guest reaches the host at 10.0.2.2, and the host does not reach the guest.
+    /// QEMU's own network stack, without root: the guest reaches the host at 10.0.2.2, and the host does not
+    /// reach the guest.
     #[default]
     User,
-    /// A tap device each, made for the study with addresses of its own, served by QEMU. Needs root.
+    /// A tap device for each guest, created for the study with its own addresses, served by QEMU. Needs root.
     Tap,
-    /// A tap device in a bridge that is there.
+    /// A tap device in an existing bridge.
     Bridge,
-    /// As tap, served by the kernel's vhost-net.
+    /// Like tap, served by the kernel's vhost-net.
     Vhost,
-    /// A vhost-user device, as of `exitless iocm`.
+    /// A vhost-user device, such as one of `exitless iocm`.
     VhostUser,
-    /// As tap, served by `exitless iocm serve`, which is started for the study. Needs root.
+    /// Like tap, served by `exitless iocm serve`, which is started for the study. Needs root.
     Iocm,
 }
 
 impl NetBackend {
-    /// Whether another process than QEMU reads and writes the guest's memory.
+    /// Tests whether a process other than QEMU accesses the guest's memory.
     pub(in crate::study::guest) fn is_vhost_user(self) -> bool {
         matches!(self, Self::VhostUser | Self::Iocm)
     }
 }
 
 impl NetPlan {
-    /// What cannot work whatever the host, told to `require` as what must hold and what is wrong otherwise.
+    /// Reports problems that do not depend on the host, by `require` with a condition and the message if it
+    /// is false.
     pub(super) fn problems(&self, plan: &QemuPlan, require: &mut impl FnMut(bool, &str)) {
         let virtio = self.model == NetModel::VirtioNet;
         require(

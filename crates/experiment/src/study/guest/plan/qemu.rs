@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use super::{NetModel, NetPlan, Size};
 use crate::study::Span;
 
-/// How each guest's QEMU is started.
+/// The settings of each guest's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QemuPlan {
-    /// How many run at once: one point of the study each, in ascending order.
+    /// Numbers of guests that run at once: one point of the study each, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
-    /// vCPUs of each guest.
+    /// The number of vCPUs of each guest.
     #[serde(default = "one")]
     pub vcpus: u32,
-    /// Memory of each guest.
+    /// The memory of each guest.
     #[serde(default = "memory")]
     pub memory: Size,
     /// QEMU's machine type: q35, pc, microvm or one with a version.
@@ -27,54 +27,54 @@ pub struct QemuPlan {
     /// QEMU's CPU model and its features, as for -cpu; "host" with KVM and "max" without, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// What runs the guest's CPUs.
+    /// The accelerator.
     #[serde(default)]
     pub accel: Accelerator,
-    /// Where the interrupt controllers are; QEMU's choice for the machine type if not given.
+    /// QEMU's kernel-irqchip; its default for the machine type if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irqchip: Option<Irqchip>,
-    /// The i8254 timer; QEMU's choice for the machine type if not given.
+    /// The i8254 timer; QEMU's default for the machine type if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pit: Option<Pit>,
-    /// A disk of its own for what is measured; without it, files live in the guest's memory.
+    /// A disk for the measured files; without it, files are in the guest's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskPlan>,
     /// A network interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<NetPlan>,
-    /// CPUs of the host on which vCPUs are held: the first vCPU of the first guest on the first, and so on, over all
-    /// guests, beginning anew at the end of the list. `[2]` puts the vCPUs of all guests on CPU 2.
+    /// CPUs of the host to which vCPUs are pinned, in turn over the vCPUs of all guests, starting again at
+    /// the end of the list. `[2]` pins the vCPUs of all guests to CPU 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pin: Vec<u32>,
-    /// Arguments for the guest's kernel beyond those it is always given.
+    /// Further arguments for the guest's kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_arguments: Vec<String>,
-    /// Arguments for QEMU beyond those made from this table.
+    /// Further arguments for QEMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     /// QEMU's program; qemu-system-x86_64 on the search path if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
-    /// Another kernel than the guest image's: it must have virtio, overlay and ext4 built in.
+    /// A kernel to use instead of the guest image's: it must have virtio, overlay and ext4 built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<PathBuf>,
-    /// Within which a guest must answer after its start.
+    /// The time within which a guest must answer after its start.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
 }
 
-/// What runs a guest's CPUs.
+/// The accelerator of a guest's CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accelerator {
-    /// The CPU's virtualization, by KVM.
+    /// Hardware virtualization by KVM.
     #[default]
     Kvm,
-    /// QEMU's emulator: to try a plan where there is no KVM. Its figures say nothing of interrupt virtualization.
+    /// QEMU's emulator: to try a plan without KVM. Its figures say nothing about interrupt virtualization.
     Tcg,
 }
 
-/// Where the interrupt controllers are (QEMU's kernel-irqchip).
+/// The irqchip mode (QEMU's kernel-irqchip).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Irqchip {
@@ -90,44 +90,44 @@ pub enum Irqchip {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pit {
-    /// There is one.
+    /// Present.
     On,
-    /// There is none.
+    /// Absent.
     Off,
-    /// KVM's, which drops ticks that the guest missed instead of making up for them: KVM's making up for them inhibits
-    /// AVIC. Only with irqchip = "on".
+    /// KVM's, which drops ticks that the guest missed instead of reinjecting them: reinjection inhibits AVIC.
+    /// Only with irqchip = "on".
     Discard,
 }
 
-/// A disk for what is measured. The guest makes a file system on it and mounts it where scripts start.
+/// A disk for the measured files. The guest makes a file system on it and mounts it where scripts start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPlan {
-    /// How the guest sees it.
+    /// The disk's bus.
     #[serde(default)]
     pub bus: DiskBus,
-    /// A block device or raw image that is used as it is, and overwritten; with {guest} in it, each guest's number stands
-    /// there. A fresh image for each guest if not given.
+    /// A block device or raw image to use, which is overwritten; {guest} stands for each guest's number. A
+    /// fresh image for each guest if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Size of a fresh image. It takes room as it is written.
+    /// The size of a fresh image. It is sparse.
     #[serde(default = "disk_size")]
     pub size: Size,
-    /// How QEMU reads and writes it.
+    /// QEMU's I/O method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aio: Option<Aio>,
     /// QEMU's use of the host's page cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<DiskCache>,
-    /// Whether it has an I/O thread of its own in QEMU.
+    /// The disk has its own I/O thread in QEMU.
     #[serde(default)]
     pub iothread: bool,
-    /// Queues, where the bus has several; QEMU's choice if not given.
+    /// The number of queues, if the bus has several; QEMU's default if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
 }
 
-/// How a guest sees its disk.
+/// The bus of a guest's disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskBus {
@@ -144,7 +144,7 @@ pub enum DiskBus {
     None,
 }
 
-/// How QEMU reads and writes a disk.
+/// QEMU's I/O method of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Aio {
@@ -160,30 +160,30 @@ pub enum Aio {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskCache {
-    /// The host's cache is passed by.
+    /// The host's cache is bypassed.
     None,
     /// The host caches reads and writes.
     Writeback,
     /// The host caches reads.
     Writethrough,
-    /// Passed by, and every write waits for the disk.
+    /// The host's cache is bypassed, and every write waits for the disk.
     Directsync,
     /// The guest's flushes are ignored.
     Unsafe,
 }
 
 impl QemuPlan {
-    /// Whether the machine is of QEMU's type microvm, which has no PCI by itself.
+    /// Tests whether the machine type is microvm, which has no PCI by default.
     pub fn is_microvm(&self) -> bool {
         self.machine.split(',').next() == Some("microvm")
     }
 
-    /// The disk, unless it is said to be none.
+    /// The disk, unless its bus is "none".
     pub fn disk(&self) -> Option<&DiskPlan> {
         self.disk.as_ref().filter(|disk| disk.bus != DiskBus::None)
     }
 
-    /// The network interface, unless it is said to be none.
+    /// The network interface, unless its model is "none".
     pub fn net(&self) -> Option<&NetPlan> {
         self.net.as_ref().filter(|net| net.model != NetModel::None)
     }

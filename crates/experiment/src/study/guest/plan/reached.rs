@@ -1,4 +1,4 @@
-//! Guests that are there already: who they are, and how commands reach them.
+//! Guests that already exist, and how commands reach them.
 
 use std::path::PathBuf;
 
@@ -11,33 +11,33 @@ use crate::study::Span;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LibvirtPlan {
-    /// How many run at once; all of them if not given.
+    /// Numbers of guests that run at once; all of them if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
     /// Their names, in the order in which they are started.
     pub domains: Vec<String>,
-    /// The connection that virsh is given; qemu:///system if not given.
+    /// The connection URI for virsh; qemu:///system if not given.
     #[serde(default = "system_connection")]
     pub connect: String,
-    /// How commands reach them.
+    /// The channel for commands.
     #[serde(default)]
     pub channel: AgentChannel,
-    /// How ssh logs in, with channel = "ssh".
+    /// The login of ssh, with channel = "ssh".
     #[serde(default)]
     pub ssh: SshAccess,
-    /// Addresses, in the order of the domains; asked of libvirt if not given.
+    /// Addresses, in the order of the domains; those that libvirt reports if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Within which a domain that was started must answer.
+    /// The time within which a started domain must answer.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
 }
 
-/// How commands reach a domain of libvirt.
+/// The channel for commands to a domain of libvirt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentChannel {
-    /// By the QEMU guest agent, which must run in the guest with guest-exec allowed.
+    /// The QEMU guest agent, which must run in the guest with guest-exec allowed.
     #[default]
     GuestAgent,
     /// By ssh.
@@ -48,17 +48,17 @@ pub enum AgentChannel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XenPlan {
-    /// How many run at once; all of them if not given.
+    /// Numbers of guests that run at once; all of them if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
     /// Names of running domains, or paths of xl configuration files from which they are created and then shut down.
     pub domains: Vec<String>,
-    /// How ssh logs in.
+    /// The login of ssh.
     #[serde(default)]
     pub ssh: SshAccess,
-    /// Their addresses, in the order of the domains: commands reach them by ssh.
+    /// Their addresses, in the order of the domains: commands are sent by ssh.
     pub addresses: Vec<String>,
-    /// Within which a domain that was created must answer.
+    /// The time within which a created domain must answer.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
 }
@@ -67,20 +67,20 @@ pub struct XenPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshPlan {
-    /// How many take part at once; all of them if not given.
+    /// Numbers of machines that take part at once; all of them if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
-    /// Names or addresses, in the order in which they are taken. ssh's own configuration is used.
+    /// Names or addresses, in the order of use. ssh's own configuration applies.
     pub addresses: Vec<String>,
-    /// How ssh logs in.
+    /// The login of ssh.
     #[serde(default)]
     pub ssh: SshAccess,
-    /// Within which a machine must answer.
+    /// The time within which a machine must answer.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
 }
 
-/// How ssh logs in: what is not given is left to ssh and its configuration.
+/// The login of ssh: settings that are not given are left to ssh and its configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshAccess {
@@ -98,11 +98,11 @@ pub struct SshAccess {
     pub options: Vec<String>,
 }
 
-/// The host in the place of guests.
+/// The host as a guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlan {
-    /// How many scripts run side by side; one if not given.
+    /// Numbers of scripts that run side by side; one if not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
 }

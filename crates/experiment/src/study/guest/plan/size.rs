@@ -1,4 +1,4 @@
-//! Sizes as they are written in plans.
+//! Sizes in plans.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,17 +14,17 @@ const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 pub struct Size(u64);
 
 impl Size {
-    /// So many KiB.
+    /// A number of KiB.
     pub const fn kib(count: u32) -> Self {
         Self((count as u64) << 10)
     }
 
-    /// So many MiB.
+    /// A number of MiB.
     pub const fn mib(count: u32) -> Self {
         Self((count as u64) << 20)
     }
 
-    /// In bytes.
+    /// The number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -35,13 +35,13 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let refused =
-            || format!("{text:?} is no size; write a whole number and a unit, as in \"512M\" or \"4G\"");
+            || format!("{text:?} is not a size; write a whole number and a unit, as in \"512M\" or \"4G\"");
         let last = text.chars().last().ok_or_else(refused)?;
         let (digits, shift) = match UNITS.iter().find(|(unit, _)| *unit == last) {
             Some(&(_, shift)) => (&text[..text.len() - 1], shift),
             None => (text, 0),
         };
-        // `parse` alone would take a sign.
+        // `parse` would accept a sign.
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(refused());
         }

@@ -1,4 +1,4 @@
-//! Domains of Xen that are made for the study from the guest image.
+//! Domains of Xen that are created for the study from the guest image.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Size;
 use crate::study::Span;
 
-/// Settings of xl.cfg(5) that the study gives by itself.
+/// Settings of xl.cfg(5) that the study sets itself.
 const OWN: [&str; 18] = [
     "name",
     "type",
@@ -30,41 +30,41 @@ const OWN: [&str; 18] = [
     "on_crash",
 ];
 
-/// How each domain is made.
+/// The settings of each domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XenImagePlan {
-    /// How many run at once: one point of the study each, in ascending order.
+    /// Numbers of domains that run at once: one point of the study each, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<u32>,
     /// The domains' type.
     #[serde(default, rename = "type")]
     pub kind: XenDomainType,
-    /// vCPUs of each domain.
+    /// The number of vCPUs of each domain.
     #[serde(default = "one")]
     pub vcpus: u32,
-    /// Memory of each domain.
+    /// The memory of each domain.
     #[serde(default = "memory")]
     pub memory: Size,
-    /// Whether each has a network interface to dom0, carried by xen-netback, with addresses of its own.
+    /// Each domain has a network interface to dom0, served by xen-netback, with its own addresses.
     #[serde(default)]
     pub net: bool,
-    /// CPUs of the hypervisor on which vCPUs are held: the first vCPU of the first domain on the first, and so on, over all
-    /// domains, beginning anew at the end of the list. `[1]` puts the vCPUs of all domains on CPU 1.
+    /// CPUs of the hypervisor to which vCPUs are pinned, in turn over the vCPUs of all domains, starting
+    /// again at the end of the list. `[1]` pins the vCPUs of all domains to CPU 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pin: Vec<u32>,
     /// Further settings of xl.cfg(5) by name, such as `cap = 50` or `tsc_mode = "native"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, XlValue>,
-    /// Arguments for the domain's kernel beyond those it is always given.
+    /// Further arguments for the domain's kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_arguments: Vec<String>,
-    /// Within which a domain must answer.
+    /// The time within which a domain must answer.
     #[serde(default = "start_limit")]
     pub start_limit: Span,
 }
 
-/// The type of a domain whose exits can be counted.
+/// The type of a domain, of those whose exits can be counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum XenDomainType {
@@ -76,7 +76,7 @@ pub enum XenDomainType {
 }
 
 impl XenDomainType {
-    /// As xl.cfg(5) has it.
+    /// The name in xl.cfg(5).
     pub fn name(self) -> &'static str {
         match self {
             Self::Pvh => "pvh",
@@ -114,7 +114,7 @@ impl XenImagePlan {
             }
             let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             if name.is_empty() || !name.chars().all(letter) {
-                problems.push(format!("guests.settings: {name:?} is no name of a setting of xl.cfg(5)"));
+                problems.push(format!("guests.settings: {name:?} is not a setting of xl.cfg(5)"));
             }
             let texts = match value {
                 XlValue::Number(_) => &[][..],

@@ -14,9 +14,10 @@ use super::network::Wiring;
 /// The monitor's socket, in the guest's folder.
 pub(super) const MONITOR: &str = "qmp.sock";
 
-/// Kernel arguments of every guest. No self-test takes time that an emulated CPU feels, and the timer is not checked by
-/// real time, for which an emulator that has to wait for a CPU is too late. ACPI names all of QEMU's host bridges, so that no
-/// other PCI bus is searched for them (`lastbus`): 8,000 exits otherwise.
+/// Kernel arguments of every guest. Self-tests, which are slow on an emulated CPU, are off, and so is the
+/// check of the timer against real time, which fails when an emulator has to wait for a CPU. ACPI lists all
+/// of QEMU's host bridges, so the kernel need not search other PCI buses (`lastbus`), which takes 8,000
+/// exits.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic reboot=t no_timer_check cryptomgr.notests net.ifnames=0 rdinit=/init pci=lastbus=0 \
     initcall_blacklist=load_system_certificate_list,jent_mod_init";
 
@@ -25,7 +26,7 @@ pub(super) fn program(plan: &QemuPlan) -> PathBuf {
     plan.program.clone().unwrap_or_else(|| PathBuf::from("qemu-system-x86_64"))
 }
 
-/// The whole command, to be run in the guest's folder.
+/// The whole command, which is run in the guest's folder.
 pub(super) fn command(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring: &Wiring) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program(plan));
@@ -45,7 +46,7 @@ pub(super) fn arguments(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring:
         Accelerator::Tcg => "max",
     });
     add(&["-cpu", cpu, "-smp", &plan.vcpus.to_string()]);
-    // A number without a unit would be MiB.
+    // A number without a unit means MiB.
     add(&["-m", &format!("{}k", plan.memory.bytes() >> 10)]);
     if plan.pit == Some(Pit::Discard) {
         add(&["-global", "kvm-pit.lost_tick_policy=discard"]);
@@ -86,7 +87,7 @@ fn machine(plan: &QemuPlan) -> String {
 fn accelerator(accelerator: Accelerator) -> &'static str {
     match accelerator {
         Accelerator::Kvm => "kvm",
-        // With a thread for each CPU, QEMU before 8.1 goes on to run breakpoints that Linux has taken away again ("Oops:
+        // With a thread for each CPU, QEMU before 8.1 still runs breakpoints that Linux has removed ("Oops:
         // int3"; fixed by its commit cb62bd15e14e).
         Accelerator::Tcg => "tcg,thread=single",
     }
@@ -100,7 +101,7 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
     match plan.disk().map(|disk| disk.bus) {
         Some(DiskBus::VirtioScsi) => modules.extend(["virtio_scsi", "sd_mod"]),
         Some(DiskBus::Ide) => modules.extend(["ahci", "ata_piix", "sd_mod"]),
-        // NVMe is built into Debian's cloud kernel.
+        // Debian's cloud kernel has NVMe built in.
         Some(DiskBus::Nvme | DiskBus::VirtioBlk | DiskBus::None) | None => (),
     }
     match plan.net().map(|net| net.model) {
@@ -119,7 +120,7 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
     format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
 }
 
-/// A path as a value among QEMU's options, where a comma is doubled.
+/// A path as a value in a QEMU option, where commas are doubled.
 pub(super) fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }

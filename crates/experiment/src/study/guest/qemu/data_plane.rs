@@ -1,4 +1,4 @@
-//! `exitless iocm serve` for the guests of an arm, which share it, and `exitless iocm monitor` beside it.
+//! `exitless iocm serve` for the guests of an arm, which share it, and `exitless iocm monitor`.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,22 +11,22 @@ use super::super::plan::{IoArrangement, IoWorkers, QemuPlan};
 use super::network::tap_name;
 use super::process;
 
-/// The folder beside those of the guests.
+/// The data plane's folder, next to those of the guests.
 const FOLDER: &str = "iocm";
 const CONFIG: &str = "iocm.toml";
 const CONTROL: &str = "control";
 const MESSAGES: &str = "iocm.log";
-/// What the monitor decided, a line of JSON each.
+/// The monitor's decisions, one line of JSON each.
 const DECISIONS: &str = "decisions.jsonl";
-/// Within which the daemon must be there.
+/// The time within which the daemon must be ready.
 const START: Duration = Duration::from_secs(30);
 const SHOWN_LINES: usize = 10;
 
-/// The data plane of the guests that run, for as long as one of them does.
+/// The data plane of the running guests, which lives as long as one of them.
 #[derive(Debug, Clone, Default)]
 pub struct DataPlanes(Arc<Mutex<Weak<DataPlane>>>);
 
-/// A running daemon. It ends with this.
+/// A running daemon, which dropping this ends.
 #[derive(Debug)]
 pub(super) struct DataPlane {
     daemon: Child,
@@ -34,7 +34,7 @@ pub(super) struct DataPlane {
 }
 
 impl DataPlanes {
-    /// The one that runs, or a new one for as many guests as the plan has at most.
+    /// The running data plane, or a new one for the plan's largest number of guests.
     pub(super) fn get(&self, plan: &QemuPlan, folder: &Path) -> Result<Arc<DataPlane>, String> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = running.upgrade() {
@@ -46,8 +46,8 @@ impl DataPlanes {
     }
 }
 
-/// Where the device of guest `index` is, from the guest's folder: a path as long as a study's folder may be too long for a
-/// socket (108 bytes, unix(7)).
+/// The path of the socket of guest `index`, relative to the guest's folder: with a study's folder it may be
+/// too long for a socket (108 bytes, unix(7)).
 pub(super) fn socket_of(index: u32) -> PathBuf {
     Path::new("..").join(FOLDER).join(socket(index))
 }
@@ -59,7 +59,7 @@ fn socket(index: u32) -> String {
 impl DataPlane {
     fn start(plan: &QemuPlan, folder: &Path) -> Result<Self, String> {
         let (text, devices) = config(plan);
-        // What another arm's daemon left there would be taken for this one's.
+        // Remove files of another arm's daemon, which could be mistaken for this one's.
         let made = fs::remove_dir_all(folder)
             .or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
             .and_then(|()| fs::create_dir_all(folder))
@@ -71,7 +71,7 @@ impl DataPlane {
         let mut plane = Self { daemon, monitor: None };
         plane.wait(folder, devices)?;
         if plan.net().and_then(|net| net.workers).unwrap_or_default().arrangement == IoArrangement::Monitor {
-            // Exits that are counted cost something, and other arms count none: a study samples them itself.
+            // Counting exits has a cost that other arms do not have; the study samples exits itself.
             let arguments =
                 ["iocm", "monitor", "--no-exits", "--json", "--socket", CONTROL, "--state", "state.json"];
             plane.monitor = Some(spawn(folder, &arguments, DECISIONS)?);
@@ -108,7 +108,7 @@ impl Drop for DataPlane {
     }
 }
 
-/// The daemon's file, and how many devices it has.
+/// The daemon's configuration, and its number of devices.
 fn config(plan: &QemuPlan) -> (String, u32) {
     let net = plan.net();
     let workers = net.and_then(|net| net.workers).unwrap_or_default();
@@ -132,7 +132,7 @@ fn config(plan: &QemuPlan) -> (String, u32) {
     (text, devices)
 }
 
-/// This program once more, which ends when this one does.
+/// Starts this program again, as a process that ends when this one does.
 fn spawn(folder: &Path, arguments: &[&str], output: &str) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| format!("This program has no path: {error}"))?;
     let path = folder.join(output);

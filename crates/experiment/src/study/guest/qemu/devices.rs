@@ -1,4 +1,4 @@
-//! The guest's disk, and on which bus its virtio devices are.
+//! The guest's disk, and the bus of its virtio devices.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use super::command::escaped;
 
 const FRESH: &str = "disk.raw";
 
-/// What QEMU's names of virtio devices end in: microvm has no PCI, unless it is asked for.
+/// The suffix of QEMU's names of virtio devices: microvm has no PCI by default.
 pub(super) fn virtio_suffix(plan: &QemuPlan) -> &'static str {
     let pci = !plan.is_microvm() || plan.machine.split(',').any(|option| option == "pcie=on");
     if pci { "pci" } else { "device" }
 }
 
-/// Makes the fresh image of a guest that is to have one. It takes room as it is written.
+/// Makes the fresh, sparse image of a guest, if the plan asks for one.
 pub(super) fn make_disk(plan: &QemuPlan, index: u32, folder: &Path) -> Result<(), String> {
     match plan.disk() {
         Some(disk) if disk.path.is_none() => {

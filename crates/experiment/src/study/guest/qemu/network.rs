@@ -1,4 +1,4 @@
-//! The guest's network interface, what carries its packets, and both ends' addresses.
+//! The guest's network interface, its backend, and the addresses of both ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -12,34 +12,34 @@ use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
 use super::data_plane::socket_of;
 use super::devices::virtio_suffix;
 
-/// Where guests behind QEMU's own network stack reach the host (docs/system/devices/net.rst of QEMU).
+/// The host's address for guests with QEMU's own network stack (docs/system/devices/net.rst of QEMU).
 pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 const USER_GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15));
 const BRIDGE: &str = "br0";
 
-/// How one guest is wired.
+/// The network setup of one guest.
 #[derive(Debug, Default)]
 pub(super) struct Wiring {
-    /// For QEMU.
+    /// QEMU's arguments.
     pub(super) arguments: Vec<String>,
-    /// What the guest is told.
+    /// The guest's settings.
     pub(super) guest: Option<Network>,
-    /// Where the guest reaches the host.
+    /// The address at which the guest reaches the host.
     pub(super) host: Option<IpAddr>,
-    /// A tap device that QEMU or the I/O daemon makes, and that goes with it.
+    /// A tap device that QEMU or the I/O daemon creates, and that is removed with it.
     pub(super) tap: Option<Tap>,
 }
 
-/// A tap device to be brought up when it has been made.
+/// A tap device to bring up after it has been created.
 #[derive(Debug)]
 pub(super) struct Tap {
     name: String,
-    /// The host's address on it; none in a bridge.
+    /// The host's address on it; `None` in a bridge.
     address: Option<IpAddr>,
     bridge: Option<String>,
 }
 
-/// The wiring of guest `index`.
+/// The network setup of guest `index`.
 pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     let Some(net) = plan.net() else { return Wiring::default() };
     let (host, own) = measured_network(index);
@@ -76,7 +76,7 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     Wiring { arguments, guest, host, tap }
 }
 
-/// The tap device of guest `index`; the process's number keeps two studies on one machine apart.
+/// The tap device of guest `index`; the process number distinguishes studies on one machine.
 pub(super) fn tap_name(index: u32) -> String {
     format!("ex{}-{index}", std::process::id())
 }
@@ -103,7 +103,7 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
     }
 }
 
-/// A vhost-user device reads and writes the guest's memory, which is shared with it.
+/// The guest's memory is shared, because the vhost-user device reads and writes it.
 fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
     let given = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
     let socket = if net.backend == NetBackend::Iocm { socket_of(index) } else { given.into() };
@@ -120,8 +120,8 @@ fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
 }
 
 impl Tap {
-    /// Waits until QEMU has made the device, gives it its address or its bridge, and brings it up. `ended` says whether
-    /// QEMU has ended.
+    /// Waits until QEMU has created the device, sets its address or its bridge, and brings it up. `ended`
+    /// tests whether QEMU has ended.
     pub(super) fn bring_up(&self, patience: Duration, ended: &mut dyn FnMut() -> bool) -> Result<(), String> {
         let begun = Instant::now();
         while !Path::new("/sys/class/net").join(&self.name).exists() {

@@ -1,8 +1,8 @@
-//! What the guest agent codes outputs in (RFC 4648, section 4).
+//! Base64, in which the guest agent encodes output (RFC 4648, section 4).
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text behind the code; none where it is no such code.
+/// The decoded text; `None` if it is not valid base64.
 pub(super) fn decode(coded: &str) -> Option<String> {
     let digits = coded.trim_end_matches('=').as_bytes();
     if digits.len() % 4 == 1 || coded.len() - digits.len() > 2 {

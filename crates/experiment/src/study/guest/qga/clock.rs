@@ -1,6 +1,6 @@
-//! How a guest's clock stands to the host's.
+//! The difference between a guest's clock and the host's.
 
-/// Questions asked; the one that took least time is believed.
+/// The number of measurements; the one with the shortest round trip is used.
 const QUESTIONS: u32 = 5;
 
 /// The guest's clock minus the host's CLOCK_MONOTONIC, in nanoseconds.
@@ -8,8 +8,8 @@ const QUESTIONS: u32 = 5;
 pub(super) struct ClockDifference(i128);
 
 impl ClockDifference {
-    /// Asks the guest for its time some times. The answer was made between question and answer, so that the error is at
-    /// most half of the shortest round trip.
+    /// Reads the guest's time several times. The guest answered between question and answer, so the error is
+    /// at most half of the shortest round trip.
     pub(super) fn measure(mut ask: impl FnMut() -> Result<u64, String>) -> Result<Self, String> {
         let mut best: Option<(u64, i128)> = None;
         for _ in 0..QUESTIONS {
@@ -24,12 +24,12 @@ impl ClockDifference {
         best.map(|(_, difference)| Self(difference)).ok_or_else(|| "no question was asked".to_owned())
     }
 
-    /// A time of the host by the guest's clock.
+    /// Converts a time of the host to the guest's clock.
     pub(super) fn guest(self, host_ns: u64) -> u64 {
         u64::try_from((i128::from(host_ns) + self.0).max(0)).unwrap_or(u64::MAX)
     }
 
-    /// A time of the guest by the host's clock.
+    /// Converts a time of the guest to the host's clock.
     pub(super) fn host(self, guest_ns: u64) -> u64 {
         u64::try_from((i128::from(guest_ns) - self.0).max(0)).unwrap_or(u64::MAX)
     }

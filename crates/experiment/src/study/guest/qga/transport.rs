@@ -1,4 +1,4 @@
-//! The ways to a guest agent: its socket, or libvirt's.
+//! The transports to a guest agent: its socket, or libvirt's.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -8,21 +8,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-/// How long an answer may take, from the question to its last byte: a guest may send one byte at a time.
+/// The time limit of an answer, from the command to its last byte: a guest may send one byte at a time.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 20 });
-/// The agent marks the answer to a synchronization by a byte that is in no JSON (guest-sync-delimited).
+/// The agent marks the answer to a synchronization by a byte that cannot occur in JSON
+/// (guest-sync-delimited).
 const DELIMITER: u8 = 0xff;
-/// The largest answer that is read: guest-exec keeps 16 MiB of each output (qga/commands.c, GUEST_EXEC_MAX_OUTPUT), which
-/// base64 makes a third longer.
+/// The largest accepted answer: guest-exec keeps 16 MiB of each output (qga/commands.c,
+/// GUEST_EXEC_MAX_OUTPUT), which base64 makes a third longer.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// A way to ask a guest agent.
+/// A transport to a guest agent.
 pub(in crate::study::guest) trait Transport: Send {
-    /// Lets it execute a command, and gives what it returns.
+    /// Executes a command, and returns its result.
     fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, String>;
 }
 
-/// What comes back: `return` or `error`.
+/// The value of `return`, or the message of `error`.
 fn answer(text: &[u8]) -> Result<Value, String> {
     let mut message: Map<String, Value> =
         serde_json::from_slice(text).map_err(|error| format!("the answer is not understood: {error}"))?;
@@ -41,7 +42,7 @@ fn request(command: &str, arguments: Option<Value>) -> String {
     request.to_string()
 }
 
-/// The socket that QEMU has for the agent's port.
+/// The socket of the agent's port in QEMU.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
@@ -54,7 +55,7 @@ impl Socket {
         Self { path: path.to_owned(), connection: None, asked: 0 }
     }
 
-    /// Connects and passes over what is left of an earlier conversation.
+    /// Connects and discards the rest of an earlier conversation.
     fn connect(&mut self) -> io::Result<BufReader<UnixStream>> {
         let socket = UnixStream::connect(&self.path)?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -79,13 +80,13 @@ impl Socket {
         };
         connection.get_mut().write_all(format!("{line}\n").as_bytes())?;
         let text = until(&mut connection, b'\n', Instant::now() + PATIENCE)?;
-        // After an error it is not known where the next answer begins, and the connection is made anew.
+        // After an error the start of the next answer is unknown, so the connection is made again.
         self.connection = Some(connection);
         Ok(text)
     }
 }
 
-/// What comes up to a byte, which must come before a moment.
+/// The bytes up to a delimiter, which must arrive before `end`.
 fn until(connection: &mut BufReader<UnixStream>, byte: u8, end: Instant) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     loop {
@@ -120,7 +121,7 @@ impl Transport for Socket {
     }
 }
 
-/// libvirt's way: `virsh qemu-agent-command`.
+/// libvirt's transport: `virsh qemu-agent-command`.
 #[derive(Debug)]
 pub(in crate::study::guest) struct Virsh {
     pub(in crate::study::guest) program: PathBuf,

@@ -1,4 +1,5 @@
-//! What `xl create` is given for one domain: its definition, and the scripts that connect its disk and its network.
+//! The input of `xl create` for one domain: its definition, and the scripts that connect its disk and its
+//! network.
 
 use std::fs;
 use std::net::IpAddr;
@@ -11,13 +12,14 @@ use super::super::GuestFiles;
 use super::super::addresses::{PREFIX, measured_network};
 use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
 
-/// Kernel arguments of every domain: those of QEMU's guests, as far as a domain of Xen has what they are about. What the
-/// kernel logs shares the console with the agent's frames, so that little of it is shown there.
+/// Kernel arguments of every domain: those of QEMU's guests that apply to a domain of Xen. The kernel's log
+/// shares the console with the agent's frames, so little of it is shown there.
 const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3 panic=-1 oops=panic cryptomgr.notests net.ifnames=0 rdinit=/init \
     initcall_blacklist=load_system_certificate_list,jent_mod_init";
 
-/// Xen's own scripts for disks and networks look for sharers and for bridges, which takes an emulated CPU longer than xl
-/// waits for them. These say what the backends must know. A root that is a file gets a loop device.
+/// Xen's own scripts for disks and networks search for sharers and for bridges, which takes an emulated CPU
+/// longer than xl waits. These scripts only set what the backends need. A root that is a file gets a loop
+/// device.
 const DISK_SCRIPT: &str = "#!/bin/sh
 set -e
 root='{root}'
@@ -38,7 +40,7 @@ ip link set \"$vif\" up
 xenstore-write \"$XENBUS_PATH/hotplug-status\" connected
 ";
 
-/// Where the definition of a domain is, and what it has on the network.
+/// The path of a domain's definition, and its network addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) path: PathBuf,
@@ -128,7 +130,7 @@ pub(super) fn definition(
             [("vga", quoted("none")), ("nographic", "1".into()), ("vnc", "0".into()), ("usb", "0".into())];
         settings.extend(none);
     }
-    // The last of several settings of one name counts, so that the plan's are taken.
+    // The last of several settings with one name applies, so the plan's settings come last.
     settings.extend(plan.settings.iter().map(|(name, value)| {
         let value = match value {
             XlValue::Number(number) => number.to_string(),

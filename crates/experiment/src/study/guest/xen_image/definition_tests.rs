@@ -78,6 +78,6 @@ fn what_the_study_gives_or_xl_cannot_read_is_refused() {
     };
     assert_eq!(problems("cap = 50"), "");
     assert!(problems("kernel = \"/own\"").contains("guests.settings.kernel is given by the study"));
-    assert!(problems("\"Cap = 1\\nname\" = 1").contains("no name of a setting"));
+    assert!(problems("\"Cap = 1\\nname\" = 1").contains("is not a setting"));
     assert!(problems("uuid = 'a\"b'").contains("without quotation marks"));
 }

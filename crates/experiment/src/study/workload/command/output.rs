@@ -1,4 +1,4 @@
-//! Figures in the output of a script.
+//! Parses figures from the output of a script.
 
 use regex_lite::{Captures, Regex, RegexBuilder};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use crate::study::workload::adapter::{Adapter, Figures, Text};
 
 /// The group that holds the number.
 const GROUP: &str = "value";
-/// Bytes that an expression may compile to.
+/// The most bytes of a compiled expression.
 const LARGEST: usize = 1 << 20;
 
-/// What is wrong with where a figure is said to be.
+/// Checks the expression or the pointer of a figure.
 pub(super) fn check(metric: &CommandMetric) -> Result<(), String> {
     match (&metric.regex, &metric.pointer) {
         (Some(expression), None) => compiled(&metric.name, expression).map(|_| ()),
@@ -28,10 +28,10 @@ pub(super) fn check(metric: &CommandMetric) -> Result<(), String> {
 fn compiled(name: &str, expression: &str) -> Result<Regex, String> {
     let expression = RegexBuilder::new(expression).size_limit(LARGEST).build();
     let expression = expression.map_err(|error| {
-        // The last line of the message says what is wrong; those before draw it.
+        // The last line of the message is the error; the lines before illustrate it.
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("look for {name} by an expression that is none: {why}")
+        format!("look for {name} by an invalid expression: {why}")
     })?;
     let groups = expression.captures_len() - 1;
     if groups != 1 && !expression.capture_names().flatten().any(|group| group == GROUP) {

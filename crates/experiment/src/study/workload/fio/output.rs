@@ -1,4 +1,4 @@
-//! What `fio --output-format=json` prints, in versions 2 and 3.
+//! Parses the output of `fio --output-format=json`, versions 2 and 3.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) fn parse(fio: &Fio, text: &Text<'_>) -> Result<Vec<Metric>, NotUnders
     figures.all(text)
 }
 
-/// Reads and writes that were done.
+/// The number of reads and writes.
 pub(super) fn operations(fio: &Fio, text: &Text<'_>) -> Result<f64, NotUnderstood> {
     let job = job(text)?;
     let of = |direction: &&str| wanted(&job, &format!("/{direction}/total_ios"), text);
@@ -32,7 +32,7 @@ pub(super) fn operations(fio: &Fio, text: &Text<'_>) -> Result<f64, NotUnderstoo
 /// The only job of the document.
 fn job(text: &Text<'_>) -> Result<Value, NotUnderstood> {
     let stdout = text.stdout();
-    // Warnings come before the document, on lines of their own.
+    // Warnings precede the document, on lines of their own.
     let begin = if stdout.starts_with('{') { Some(0) } else { stdout.find("\n{").map(|before| before + 1) };
     let begin = begin.ok_or_else(|| text.missing("a JSON document"))?;
     let document = serde_json::Deserializer::from_str(&stdout[begin..]).into_iter::<Value>().next();
@@ -69,10 +69,10 @@ fn one_direction(
         return Err(text.not_understood(expected, "\"total_ios\" : 0"));
     }
     figures.add(&format!("{direction}.iops"), wanted(of, "/iops", text)?);
-    // Before version 3 there were KiB only.
+    // Versions before 3 print KiB only.
     let bytes = number(of, "/bw_bytes").map_or_else(|| Ok(wanted(of, "/bw", text)? * KIBIBYTE), Ok)?;
     figures.add(&format!("{direction}.throughput"), bytes);
-    // Before version 3 latencies were microseconds, under another name.
+    // Versions before 3 print latencies in microseconds, under another name.
     let (name, unit) = if of.get("clat_ns").is_some() { ("clat_ns", 1e-9) } else { ("clat", 1e-6) };
     figures.add(&format!("{direction}.latency.mean"), wanted(of, &format!("/{name}/mean"), text)? * unit);
     for (metric, key) in [("p50", "50.000000"), ("p99", "99.000000"), ("p99.9", "99.900000")] {

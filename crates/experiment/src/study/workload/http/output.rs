@@ -1,4 +1,4 @@
-//! What wrk 4, ApacheBench 2.3 and `exitless load http` print.
+//! Parses the output of wrk 4, ApacheBench 2.3 and `exitless load http`.
 
 mod ab;
 mod wrk;
@@ -19,7 +19,7 @@ pub(super) fn parse(http: &Http, text: &Text<'_>) -> Result<Vec<Metric>, NotUnde
     figures.all(text)
 }
 
-/// Requests that were answered.
+/// The number of answered requests.
 pub(super) fn requests(http: &Http, text: &Text<'_>) -> Result<f64, NotUnderstood> {
     match http.generator {
         Generator::Wrk => wrk::requests(text),

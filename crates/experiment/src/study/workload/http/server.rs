@@ -1,4 +1,4 @@
-//! The web servers, with a configuration of our own so that nothing of the guest's is touched.
+//! The web servers, with their own configuration so that the guest's is not changed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,8 @@ pub enum HttpServer {
     Apache2,
 }
 
-/// Nothing is kept below /var: the folder is the server's own. Logs would measure the disk.
+/// The configuration of nginx. Nothing is kept below /var, only in the server's folder. Logs are off, because
+/// they would measure the disk.
 const NGINX: &str = "\
 user root;
 daemon off;
@@ -37,7 +38,7 @@ http {
 }
 ";
 
-/// Debian's paths.
+/// The configuration of Apache, with Debian's paths.
 const APACHE2: &str = "\
 ServerName localhost
 PidFile apache2.pid
@@ -67,7 +68,7 @@ impl HttpServer {
         Program { place: Place::Guest, name, package }
     }
 
-    /// Writes the configuration into the folder at hand.
+    /// Writes the configuration into the current folder.
     pub(super) fn configure(self, port: u16) -> String {
         let text = match self {
             Self::Nginx => NGINX,
@@ -77,9 +78,9 @@ impl HttpServer {
         format!("printf %s {} >server.conf\n", shell::quoted(&text))
     }
 
-    /// Stays in the foreground.
+    /// Runs the server in the foreground.
     pub(super) fn serve(self) -> &'static str {
-        // nginx and apache2 are in /usr/sbin, where a plain user's shell does not look.
+        // nginx and apache2 are in /usr/sbin, which is not in a plain user's path.
         match self {
             Self::Nginx => {
                 "PATH=$PATH:/usr/sbin\nulimit -n \"$(ulimit -H -n)\"\nexec nginx -p \"$PWD\" -c server.conf\n"

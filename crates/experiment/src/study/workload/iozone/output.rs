@@ -1,13 +1,13 @@
-//! What IOzone 3.x prints: a table outside the throughput mode, paragraphs in it.
+//! Parses the output of IOzone 3.x: a table outside the throughput mode, paragraphs in it.
 
 use super::{Iozone, IozoneTest};
 use crate::study::Metric;
 use crate::study::workload::NotUnderstood;
 use crate::study::workload::adapter::{Adapter, Figures, Text};
 
-/// Its last line, which is missing where it gave up.
+/// The last line, which is missing if IOzone gave up.
 const WHOLE: &str = "iozone test complete.";
-/// It can print operations, microseconds or bare numbers instead.
+/// The line that states the unit; IOzone can print operations, microseconds or bare numbers instead.
 const UNIT: &str = "Output is in kBytes/sec";
 const KIBIBYTE: f64 = 1024.0;
 
@@ -50,11 +50,11 @@ fn throughput(processes: u32, text: &Text<'_>, figures: &mut Figures) -> Result<
     Ok(())
 }
 
-/// The `-i` that fills each column of the table, those of `-E` at its end.
+/// The `-i` number that fills each column of the table, those of `-E` at its end.
 const FILLED_BY: [u8; 17] = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 6, 7, 7, 9, 9, 10, 10];
 
-/// A cell is empty where its test was not asked for, and how wide an empty one is depends on its neighbours. So numbers
-/// belong to the columns of the tests that were asked for, in their order; IOzone says itself which these are.
+/// A cell is empty if its test was not requested, and the width of an empty cell depends on its neighbours.
+/// So numbers are assigned in order to the columns of the requested tests, which IOzone itself lists.
 fn table(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
     let lines: Vec<&str> = text.stdout().lines().collect();
     let heading = lines.iter().position(|line| {
@@ -100,7 +100,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
         .collect()
 }
 
-/// The tests that were asked for by number; none where all were.
+/// The tests that were requested by number; empty if all were.
 fn asked(lines: &[&str]) -> Vec<u8> {
     let command = lines.iter().find_map(|line| line.trim_start().strip_prefix("Command line used:"));
     let words: Vec<&str> = command.unwrap_or_default().split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What netperf prints: `KEY=VALUE` lines (version 2.5 and newer), or the tables of all versions.
+//! Parses the output of netperf: `KEY=VALUE` lines (version 2.5 and newer), or the tables of all versions.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) const KEYS: [&str; 17] = [
     "REMOTE_TRANSPORT_RETRANS",
 ];
 
-/// Tables and values alike are in it.
+/// The unit of both tables and values.
 const MEGABIT: f64 = 1e6;
 const MICROSECOND: f64 = 1e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -42,7 +42,7 @@ pub(super) fn parse(netperf: &Netperf, text: &Text<'_>) -> Result<Vec<Metric>, N
     figures.all(text)
 }
 
-/// Transactions, or MiB that arrived.
+/// The number of transactions, or of MiB received.
 pub(super) fn work(netperf: &Netperf, text: &Text<'_>) -> Result<f64, NotUnderstood> {
     let stream = netperf.test.is_stream();
     let (rate, seconds) = match netperf.output {
@@ -66,7 +66,7 @@ pub(super) fn work(netperf: &Netperf, text: &Text<'_>) -> Result<f64, NotUnderst
     Ok(rate * seconds * if stream { MEGABIT / 8.0 / MEBIBYTE } else { 1.0 })
 }
 
-/// One of the keys of omni.
+/// The value of a key of omni.
 fn selected(text: &Text<'_>, key: &str) -> Result<f64, NotUnderstood> {
     let line =
         text.stdout().lines().find(|line| line.split_once('=').is_some_and(|(name, _)| name.trim() == key));
@@ -74,7 +74,7 @@ fn selected(text: &Text<'_>, key: &str) -> Result<f64, NotUnderstood> {
     text.number(line.split_once('=').map_or("", |(_, value)| value.trim()), key, line)
 }
 
-/// Every word of a row as a number.
+/// The words of a row as numbers.
 fn cells(text: &Text<'_>, line: &str, words: usize) -> Result<Vec<f64>, NotUnderstood> {
     let found: Result<Vec<f64>, _> =
         line.split_whitespace().map(|word| text.number(word, "each word of the row", line)).collect();
@@ -101,7 +101,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     let get = |key: &str| {
         values.get(key).copied().ok_or_else(|| text.missing(format!("a line that begins with {key}=")))
     };
-    // netperf writes -1 for what it could not measure: number() takes no sign.
+    // netperf writes -1 for values it could not measure, which number() rejects.
     let number = |key: &str| get(key).and_then(|(value, line)| text.number(value, key, line));
     let (unit, line) = get("THROUGHPUT_UNITS")?;
     let (wanted, name, factor) = if netperf.test.is_stream() {
@@ -112,7 +112,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     if unit != wanted {
         return Err(text.not_understood(format!("THROUGHPUT_UNITS={wanted}"), line));
     }
-    // TCP_MAERTS ignores a size that is given in another way, so it is looked at.
+    // TCP_MAERTS ignores a size given in another way, so the size is checked.
     if let Some(size) = netperf.message_size {
         let sender =
             if netperf.test == NetperfTest::TcpMaerts { "REMOTE_SEND_SIZE" } else { "LOCAL_SEND_SIZE" };
@@ -122,7 +122,7 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     }
     figures.add(name, number("THROUGHPUT")? * factor);
     if netperf.test == NetperfTest::UdpStream {
-        // What arrived, whichever of them an older version calls the throughput.
+        // The received data, whatever an older version calls the throughput.
         figures.add("throughput", number("REMOTE_RECV_THROUGHPUT")? * MEGABIT);
         figures.add("sent", number("LOCAL_SEND_THROUGHPUT")? * MEGABIT);
     }
@@ -144,18 +144,18 @@ fn omni(netperf: &Netperf, text: &Text<'_>, figures: &mut Figures) -> Result<(),
     Ok(())
 }
 
-/// What a table must say of its columns, and where the figures are in its first row.
+/// The expected units of a table, and the positions of the figures in its first row.
 struct Table {
-    /// Words of the line with the units.
+    /// Text that the line of units must contain.
     unit: &'static str,
-    /// Words of the row, at least.
+    /// The least number of words of the row.
     words: usize,
     figure: usize,
     cpu: Option<(usize, usize)>,
 }
 
 impl Table {
-    /// As version 2.7 prints them.
+    /// The table as version 2.7 prints it.
     fn of(netperf: &Netperf) -> Self {
         let cpu = netperf.cpu;
         match netperf.test {
@@ -180,7 +180,7 @@ impl Table {
         }
     }
 
-    /// What is below the line with the units.
+    /// The lines below the line of units.
     fn rows<'a>(&self, text: &Text<'a>) -> Result<impl Iterator<Item = &'a str> + use<'a>, NotUnderstood> {
         let mut lines = text.stdout().lines();
         if !lines.any(|line| line.contains(self.unit) && line.contains("bytes")) {

@@ -1,4 +1,4 @@
-//! What sysbench prints at the end of a test: sections of `NAME: NUMBER` lines.
+//! Parses the output of sysbench at the end of a test: sections of `NAME: NUMBER` lines.
 
 use super::{Sysbench, SysbenchTest};
 use crate::study::Metric;
@@ -16,7 +16,7 @@ pub(super) fn parse(sysbench: &Sysbench, text: &Text<'_>) -> Result<Vec<Metric>,
         return Err(text.missing("a time and a number of events above 0"));
     }
     figures.add("events", events / seconds);
-    // Printed with two digits only; of the sum they are enough.
+    // sysbench prints two digits only, which are enough for the sum.
     figures.add("latency.mean", number(text, "sum:", "")? * MILLISECOND / events);
     figures.add("latency.max", number(text, "max:", "")? * MILLISECOND);
     let percentile = sysbench.percentile;
@@ -51,7 +51,7 @@ fn number(text: &Text<'_>, label: &str, unit: &str) -> Result<f64, NotUnderstood
     text.number(value.unwrap_or_default(), label, line)
 }
 
-/// `64.00 MiB transferred (1984.64 MiB/sec)`, in MiB per second.
+/// Parses `64.00 MiB transferred (1984.64 MiB/sec)`, in MiB per second.
 fn transferred(text: &Text<'_>) -> Result<f64, NotUnderstood> {
     let line = text.stdout().lines().find(|line| line.contains(" MiB transferred ("));
     let line = line.ok_or_else(|| text.missing("a line with \"MiB transferred\""))?;

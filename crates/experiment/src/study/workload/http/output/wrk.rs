@@ -1,10 +1,10 @@
-//! wrk 4, with --latency.
+//! Parses the output of wrk 4 with --latency.
 
 use crate::study::workload::NotUnderstood;
 use crate::study::workload::adapter::{Figures, Text};
 
 const TIMES: [(&str, f64); 5] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-/// Steps of 1024 (units.c of wrk, "binary").
+/// Units in steps of 1024 (units.c of wrk, "binary").
 const BYTES: [(&str, f64); 5] =
     [("B", 1.0), ("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
 
@@ -12,7 +12,7 @@ const PERCENTILES: [(&str, &str); 4] =
     [("50%", "latency.p50"), ("75%", "latency.p75"), ("90%", "latency.p90"), ("99%", "latency.p99")];
 
 pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnderstood> {
-    // Lines about errors are there when there were some.
+    // wrk prints lines about errors only if there were some.
     let mut errors = 0.0;
     for line in text.stdout().lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &Text<'_>, figures: &mut Figures) -> Result<(), NotUnd
     Ok(())
 }
 
-/// `  8428 requests in 1.02s, 10.16MB read`.
+/// Parses `  8428 requests in 1.02s, 10.16MB read`.
 pub(super) fn requests(text: &Text<'_>) -> Result<f64, NotUnderstood> {
     let line = text.stdout().lines().find(|line| line.contains(" requests in "));
     let line = line.ok_or_else(|| text.missing("a line with \"requests in\""))?;
