@@ -1,7 +1,7 @@
 //! The page of `exitless top`: its content and its look.
 //!
 //! [`Top`] receives observations and the user's actions, independent of clocks, terminals and the kernel;
-//! [`draw`] renders it to a frame. Both depend only on their inputs, so that every screen can be tested.
+//! [`draw()`] renders it to a frame. Both depend only on their inputs, so that every screen can be tested.
 
 mod accesses;
 mod cells;

@@ -53,7 +53,7 @@ struct Editing<'o> {
     devices: Vec<usize>,
 }
 
-/// See [`apply`](super::apply).
+/// See [`apply`](super::apply()).
 pub(super) fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
     let tree = Tree::read(&text.name, &text.bytes)?;
     let definition = read_domain(find::domain(&text.name, &tree)?, &NoFiles);

@@ -12,7 +12,7 @@ use crate::quantity::{counted, share};
 const MOST_FUNCTIONS: usize = 4;
 const LONGEST_NAME: usize = 48;
 
-/// For each device that [`super::advice`] shows, the functions in which the host handles its exits.
+/// For each device that [`super::advice()`] shows, the functions in which the host handles its exits.
 ///
 /// No line is wider than `width` columns if `width` is at least 80.
 #[must_use]
