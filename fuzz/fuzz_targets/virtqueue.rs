@@ -71,8 +71,8 @@ impl Guest {
                     ring.publish();
                 }
                 Ok(false) => {
-                    ring.want_kicks();
-                    ring.spare_kicks();
+                    let _ = ring.enable_kicks();
+                    ring.disable_kicks();
                 }
                 Err(_) => break,
             }

@@ -78,8 +78,8 @@ impl EmulatorProgram {
 /// Builds the missing parts of a laboratory's image and its emulator in parallel, and returns the image.
 ///
 /// # Errors
-/// Those of [`Image::find_or_build`]; then those of [`BuiltEmulator::find_or_build`], except for a QEMU that
-/// cannot be compiled here, because Debian's QEMU replaces it.
+/// If the image cannot be built; then those of [`BuiltEmulator::find_or_build`], except for a QEMU that cannot
+/// be compiled here, because Debian's QEMU replaces it.
 pub fn build(cache: &Cache, lab: &Lab, on_progress: OnProgress<'_>) -> Result<Image, Error> {
     let shared = Mutex::new(on_progress);
     let report = |progress| {
@@ -105,7 +105,7 @@ impl<'a> Laboratory<'a> {
     ///
     /// # Errors
     /// [`Error::NoEmulator`] if the self-test fails, [`Error::Interrupted`], those of
-    /// [`BuiltEmulator::find_or_build`], and for a Xen host those of [`XenImage::find_or_build`].
+    /// [`BuiltEmulator::find_or_build`], and for a Xen host those of building its image.
     pub fn open(
         cache: &'a Cache,
         lab: &'static Lab,

@@ -30,12 +30,11 @@ pub struct Request {
     pub output: PathBuf,
     /// No Debian disk: only busybox and this program, which boots faster.
     pub bare: bool,
-    /// The guest image is a second disk, which [`crate::GuestImage::find`] finds inside. It must have been
-    /// built.
+    /// The guest image is a second disk, which this program finds inside. It must have been built.
     pub guest_image: bool,
     /// Devices that the host can assign to guests. With devices the host has an IOMMU and Debian's generic
-    /// kernel, and boots each time, because snapshots cannot include them.
-    /// [`crate::DeviceImage::find_or_build`] must have built its kernel.
+    /// kernel, and boots each time, because snapshots cannot include them. The [`crate::DeviceImage`] must have
+    /// been built.
     pub devices: Vec<Device>,
     /// CPUs of the emulated host.
     pub cpus: u16,
