@@ -3,6 +3,8 @@
 mod compare;
 mod difference;
 mod facts;
+mod figure;
+mod finding;
 mod findings;
 mod fingerprints;
 mod folder;
@@ -19,12 +21,13 @@ pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
 };
 pub use facts::{Arm, Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
-pub use findings::{ArmValues, Comparison, FINDINGS_FORMAT, Figure, Finding, Findings, Point, Source};
+pub use figure::{ArmValues, Comparison, Figure, Point};
+pub use finding::{Finding, Source};
+pub use findings::{FINDINGS_FORMAT, Findings, Judgement, Verdict};
 pub use fingerprints::{ArmFact, Unlike};
 pub use gates::Gates;
 pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
-pub use verdict::{Judgement, Verdict};
 pub use warning::Warning;
 pub use wording::{accessed, counted_reason, exit_reason, exits_of_which_work, metric_in_words};
 

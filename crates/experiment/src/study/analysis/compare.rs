@@ -6,7 +6,7 @@ use stats::contrast::{Count, counted, interval_of_counts, interval_of_level, int
 use stats::{Contrast, Scale, mean, median, noise};
 
 use super::facts::Arm;
-use super::findings::{ArmValues, Comparison, Figure, Point};
+use super::figure::{ArmValues, Comparison, Figure, Point};
 use super::gates::Gates;
 use super::values::{ByBlock, Series};
 

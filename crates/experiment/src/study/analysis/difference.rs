@@ -10,7 +10,7 @@ use stats::contrast::{Count, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
 use super::facts::{Arm, Collected, StudyFacts, arms};
-use super::findings::{Finding, Source};
+use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike};
 use super::gates::Gates;
 use super::multiplicity::Multiplicity;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::findings::Finding;
+use super::finding::Finding;
 use crate::study::Unit;
 use stats::{Contrast, LEVEL, Scale};
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::findings::{Comparison, Figure, Source};
+use super::figure::{Comparison, Figure};
+use super::finding::Source;
 use super::wording::exits_of_which_work;
 
 /// The number of comparisons, and the number expected to look like differences by chance. Comparisons of

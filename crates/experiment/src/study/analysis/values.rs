@@ -7,7 +7,7 @@ use stats::Scale;
 use stats::contrast::Count;
 
 use super::facts::{Arm, StoredRun};
-use super::findings::Source;
+use super::finding::Source;
 use super::wording;
 use crate::study::workload::WorkUnit;
 use crate::study::{Better, Cell, Combine, Metric, Run, Unit};

@@ -1,44 +1,13 @@
 //! The verdict in a word, in a sentence, and in a sentence for each arm and workload.
 
 use exits::{agree, counted};
-use serde::{Deserialize, Serialize};
 
 use super::facts::Arm;
-use super::findings::{Comparison, Figure, Finding, Findings};
+use super::figure::{Comparison, Figure};
+use super::finding::Finding;
+use super::findings::{Findings, Judgement, Verdict};
 use super::wording::{accessed, bound, by, counted_reason, guests, verb};
 use stats::Contrast;
-
-/// The verdict.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The judgement.
-    pub judgement: Judgement,
-    /// The verdict in a sentence.
-    pub sentence: String,
-    /// A sentence for each finding.
-    pub sentences: Vec<String>,
-}
-
-/// The judgement, from the main figure of each workload in each arm.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Judgement {
-    /// At least one improved and none got worse.
-    Better,
-    /// At least one got worse and none improved.
-    Worse,
-    /// Some improved and some got worse.
-    Mixed,
-    /// No significant difference.
-    NoDifference,
-    /// There are too few repeats for intervals.
-    TooFewRepeats,
-    /// The arms are equal: there is no difference to find, and false alarms are counted.
-    Alike,
-    /// Nothing was compared.
-    #[default]
-    Nothing,
-}
 
 /// A comparison of a main figure.
 type Main<'a> = (&'a Figure, &'a Comparison);

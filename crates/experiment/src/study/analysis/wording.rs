@@ -1,6 +1,6 @@
 //! Names of figures and changes in words.
 
-use super::findings::{Finding, Source};
+use super::finding::{Finding, Source};
 use crate::study::Unit;
 use crate::study::workload::WorkUnit;
 use stats::{Contrast, Interval, Scale};
