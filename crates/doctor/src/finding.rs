@@ -27,7 +27,7 @@ pub struct Evidence {
     pub value: String,
 }
 
-/// A way to mend a finding.
+/// A way to fix a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fix {
@@ -55,7 +55,7 @@ pub struct Finding {
     pub why: String,
     /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// The ways to mend it, the least invasive first; each is enough alone.
+    /// The ways to fix it, the least invasive first; each is enough alone.
     pub fixes: Vec<Fix>,
     /// The source: manual and section, kernel file and version, specification.
     pub source: String,

@@ -1,4 +1,4 @@
-//! Mending a VM's definition: which changes rules ask for, the text with them, and what remains then.
+//! Fixing a VM's definition: which changes rules ask for, the text with them, and what remains then.
 
 use crate::lint::{self, HostSide, Rule};
 use crate::{Finding, Fix, Section, State};
@@ -68,7 +68,7 @@ pub enum Left {
     GuestFollows,
     /// Its rule was not among those that were named.
     NotNamed,
-    /// No change of the definition is known to mend it; people have to.
+    /// No change of the definition is known to fix it; people have to.
     Advice,
     /// A change that goes before it says otherwise.
     Contradicts,
@@ -83,7 +83,7 @@ pub struct LeftFinding {
     pub why: Left,
 }
 
-/// Which changes mend findings.
+/// Which changes fix findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The changes, each once.
@@ -146,9 +146,9 @@ fn same_thing(one: &Change, other: &Change) -> bool {
     discriminant(one) == discriminant(other) && part(one) == part(other)
 }
 
-/// A definition's text, mended.
+/// A definition's text, fixed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mended {
+pub struct Fixed {
     /// The findings in it, by group of rules.
     pub before: Vec<Section>,
     /// Which changes were made for that.
@@ -180,20 +180,20 @@ pub fn read(text: &Text, form: Form, files: &dyn Files) -> Result<Definition, Er
     }
 }
 
-/// Mends a definition in a text.
+/// Fixes a definition in a text.
 ///
 /// # Errors
 ///
 /// Those of [`read`].
-pub fn mend(
+pub fn fix(
     text: &Text,
     form: Form,
     files: &dyn Files,
     host: &HostSide,
     chosen: &Chosen,
-) -> Result<Mended, Error> {
+) -> Result<Fixed, Error> {
     let before = lint::lint_by_group(&read(text, form, files)?, host);
-    let mut mended = Mended {
+    let mut fixed = Fixed {
         after: before.clone(),
         before,
         plan: Plan::default(),
@@ -202,28 +202,28 @@ pub fn mend(
         refused: Vec::new(),
     };
     for _ in 0..ROUNDS {
-        let findings = mended.after.iter().flat_map(|section| &section.findings);
+        let findings = fixed.after.iter().flat_map(|section| &section.findings);
         let plan = Plan::of(&findings.cloned().collect::<Vec<_>>(), chosen);
-        mended.plan.left.clone_from(&plan.left);
-        let text = Text::new(text.name.clone(), mended.bytes.clone());
+        fixed.plan.left.clone_from(&plan.left);
+        let text = Text::new(text.name.clone(), fixed.bytes.clone());
         let edited = match form {
             Form::Qemu => domain::qemu::apply_with(&text, files, &plan.changes)?,
             Form::Libvirt => domain::libvirt::apply(&text, &plan.changes)?,
             other => return Err(unread(&text, other)),
         };
-        let same = edited.bytes == mended.bytes;
-        mended.refused.clone_from(&edited.refused);
+        let same = edited.bytes == fixed.bytes;
+        fixed.refused.clone_from(&edited.refused);
         if same {
             break;
         }
-        mended.take(plan, edited);
-        let text = Text::new(text.name, mended.bytes.clone());
-        mended.after = lint::lint_by_group(&read(&text, form, files)?, host);
+        fixed.take(plan, edited);
+        let text = Text::new(text.name, fixed.bytes.clone());
+        fixed.after = lint::lint_by_group(&read(&text, form, files)?, host);
     }
-    Ok(mended)
+    Ok(fixed)
 }
 
-impl Mended {
+impl Fixed {
     fn take(&mut self, plan: Plan, edited: Edited) {
         let made = |change: &Change| !edited.refused.iter().any(|refusal| refusal.change == *change);
         self.plan.changes.extend(plan.changes.iter().filter(|change| made(change)).cloned());

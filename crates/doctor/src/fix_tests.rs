@@ -23,9 +23,9 @@ const XML: &str = "<domain type='kvm'>
 </domain>
 ";
 
-fn mended(chosen: &Chosen) -> Mended {
+fn fixed(chosen: &Chosen) -> Fixed {
     let host = HostSide::of_vendor(exits::Isa::Svm);
-    mend(&Text::new("web.xml", XML), Form::Libvirt, &NoFiles, &host, chosen).unwrap()
+    fix(&Text::new("web.xml", XML), Form::Libvirt, &NoFiles, &host, chosen).unwrap()
 }
 
 fn tally(sections: &[Section]) -> Tally {
@@ -33,38 +33,38 @@ fn tally(sections: &[Section]) -> Tally {
 }
 
 #[test]
-fn what_the_guest_need_not_follow_is_mended_and_the_rest_is_named() {
-    let mended = mended(&Chosen::Safe);
-    let text = String::from_utf8(mended.bytes.clone()).unwrap();
+fn what_the_guest_need_not_follow_is_fixed_and_the_rest_is_named() {
+    let fixed = fixed(&Chosen::Safe);
+    let text = String::from_utf8(fixed.bytes.clone()).unwrap();
     assert!(text.contains("<ioapic driver='qemu'/>") && text.contains("<!-- kept -->"), "{text}");
     assert!(text.contains("e1000e"), "{text}");
-    assert!(mended.refused.is_empty(), "{:?}", mended.refused);
-    let left = |rule: &str| mended.plan.left.iter().find(|left| left.rule == rule).map(|left| left.why);
+    assert!(fixed.refused.is_empty(), "{:?}", fixed.refused);
+    let left = |rule: &str| fixed.plan.left.iter().find(|left| left.rule == rule).map(|left| left.why);
     assert_eq!(left("emulated-network"), Some(Left::GuestFollows));
     assert_eq!(left("nested"), Some(Left::GuestFollows));
-    assert!(mended.plan.rules.iter().any(|rule| rule.rule == "pit-lost-ticks"));
-    assert!(tally(&mended.before).fail > 0);
-    assert_eq!(tally(&mended.after).fail, 0, "{:?}", mended.after);
+    assert!(fixed.plan.rules.iter().any(|rule| rule.rule == "pit-lost-ticks"));
+    assert!(tally(&fixed.before).fail > 0);
+    assert_eq!(tally(&fixed.after).fail, 0, "{:?}", fixed.after);
 }
 
 #[test]
-fn a_rule_that_is_named_is_mended_alone() {
-    let mended = mended(&Chosen::rules(&["emulated-network".to_owned()]).unwrap());
-    let text = String::from_utf8(mended.bytes.clone()).unwrap();
+fn a_rule_that_is_named_is_fixed_alone() {
+    let fixed = fixed(&Chosen::rules(&["emulated-network".to_owned()]).unwrap());
+    let text = String::from_utf8(fixed.bytes.clone()).unwrap();
     assert!(!text.contains("ioapic") && text.contains("type='virtio'"), "{text}");
-    assert!(mended.plan.left.iter().all(|left| left.why != Left::GuestFollows));
+    assert!(fixed.plan.left.iter().all(|left| left.why != Left::GuestFollows));
     let error = Chosen::rules(&["pit".to_owned()]).unwrap_err().to_string();
     assert!(error.contains("\"pit\"") && error.contains("pit-lost-ticks"), "{error}");
 }
 
 #[test]
-fn mending_what_is_mended_changes_no_byte() {
-    let once = mended(&Chosen::All);
+fn fixing_what_is_fixed_changes_no_byte() {
+    let once = fixed(&Chosen::All);
     // What became virtio has its queues too.
     assert!(once.plan.rules.iter().any(|rule| rule.rule == "network-queues"), "{:?}", once.plan);
     let text = Text::new("web.xml", once.bytes.clone());
     let host = HostSide::of_vendor(exits::Isa::Svm);
-    let twice = mend(&text, Form::Libvirt, &NoFiles, &host, &Chosen::All).unwrap();
+    let twice = fix(&text, Form::Libvirt, &NoFiles, &host, &Chosen::All).unwrap();
     assert_eq!(twice.bytes, once.bytes);
     assert!(twice.plan.changes.is_empty(), "{:?}", twice.plan);
 }

@@ -1,5 +1,5 @@
 //! Rules over facts of a host and definitions of VMs: each finding has its state, its evidence, why it matters, and
-//! the change that mends it.
+//! the change that fixes it.
 
 pub mod enable;
 pub mod examination;

@@ -49,9 +49,9 @@ impl Tally {
         tally
     }
 
-    /// Tests whether there is something to mend.
+    /// Tests whether there is something to fix.
     #[must_use]
-    pub const fn to_mend(&self) -> bool {
+    pub const fn to_fix(&self) -> bool {
         self.fail > 0 || self.warn > 0
     }
 }

@@ -38,7 +38,7 @@ impl Verdict {
         self
     }
 
-    /// Mended by what only people can do.
+    /// Fixed by what only people can do.
     pub(crate) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.fixes.push(Fix::Advice(advice.into()));
         self

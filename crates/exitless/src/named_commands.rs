@@ -98,7 +98,7 @@ fn every_command_that_is_named_can_be_typed() {
 #[test]
 fn a_cure_that_is_refused_is_found() {
     for wrong in
-        ["exitless enable --apply", "exitless enable --fast", "exitless mend", "exitless stat --over 3"]
+        ["exitless enable --apply", "exitless enable --fast", "exitless fix", "exitless stat --over 3"]
     {
         assert!(check(wrong).is_err(), "{wrong}");
     }

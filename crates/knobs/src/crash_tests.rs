@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cut_at_every_place_is_mended(
+    fn a_cut_at_every_place_is_fixed(
         sequence in prop::collection::vec((steps(), any::<bool>()), 1..5),
         second in 1_u64..12,
     ) {

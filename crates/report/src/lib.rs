@@ -6,10 +6,10 @@
 mod compared;
 pub mod csv;
 mod figure;
+mod fixing;
 mod flame_graph;
 pub mod html;
 pub mod json;
-mod mending;
 pub mod parquet;
 mod quantity;
 pub mod rows;

@@ -7,7 +7,7 @@ use experiment::study::tuning::{Judged, Left, LeftTo, Ruling, TunedDefinition, T
 use similar::TextDiff;
 
 use crate::figure::NONE;
-use crate::mending::{in_lines, unified_diff};
+use crate::fixing::{in_lines, unified_diff};
 use crate::quantity::counted;
 use crate::studied::{self, Measure};
 

@@ -18,7 +18,7 @@ fn examined(made: &Made) -> Examination {
     examine(&made.inspect(), &(made.sides)(), &[])
 }
 
-fn mends(finding: &Finding) -> bool {
+fn fixes(finding: &Finding) -> bool {
     matches!(finding.state, State::Fail | State::Warn)
 }
 
@@ -27,9 +27,9 @@ fn each_rule_has_a_host_on_which_it_fires_and_one_on_which_it_does_not() {
     for Case(rule, fires, quiet) in CASES {
         let (fires, quiet) = (examined(fires), examined(quiet));
         let found = said(&fires, rule);
-        assert!(found.iter().any(|one| mends(one)), "{rule} does not fire: {found:?}");
+        assert!(found.iter().any(|one| fixes(one)), "{rule} does not fire: {found:?}");
         let found = said(&quiet, rule);
-        assert!(!found.is_empty() && !found.iter().any(|one| mends(one)), "{rule} is not quiet: {found:?}");
+        assert!(!found.is_empty() && !found.iter().any(|one| fixes(one)), "{rule} is not quiet: {found:?}");
     }
 }
 
@@ -65,12 +65,12 @@ fn each_row_of_the_kernels_speaks_of_releases_before_it() {
         let (without, with) = (said(&without, row.rule), said(&with, row.rule));
         assert_eq!(with[0].state, State::Pass, "{}", row.rule);
         assert_ne!(without[0].state, State::Pass, "{}", row.rule);
-        assert_eq!(mends(without[0]), row.kind != Kind::Extra, "{}", row.rule);
+        assert_eq!(fixes(without[0]), row.kind != Kind::Extra, "{}", row.rule);
     }
 }
 
 #[test]
-fn what_is_to_be_mended_says_how_and_everything_says_why_and_by_whom() {
+fn what_is_to_be_fixed_says_how_and_everything_says_why_and_by_whom() {
     let made = CASES.iter().flat_map(|case| [&case.1, &case.2]);
     for finding in made.map(examined).flat_map(|one| one.sections).flat_map(|section| section.findings) {
         for finding in flat(std::slice::from_ref(&finding)) {
@@ -82,7 +82,7 @@ fn what_is_to_be_mended_says_how_and_everything_says_why_and_by_whom() {
                 _ => assert!(!finding.found.is_empty() && !finding.found.ends_with('.'), "{finding:?}"),
             }
             let of_host = rules().iter().any(|rule| rule.name == finding.rule);
-            if of_host && mends(finding) && finding.rule != "vm-definition" {
+            if of_host && fixes(finding) && finding.rule != "vm-definition" {
                 assert!(!finding.fixes.is_empty() && !finding.evidence.is_empty(), "{finding:?}");
             }
         }

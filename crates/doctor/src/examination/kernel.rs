@@ -167,7 +167,7 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
             (Has::No, Kind::Feature) if row.rule == "kernel-avic" => (State::Fail, row.without),
             (Has::No, _) => (State::Warn, row.without),
             (Has::Unknown, kind) => {
-                let what = if kind == Kind::Bug { "mended" } else { "there" };
+                let what = if kind == Kind::Bug { "fixed" } else { "there" };
                 let why = format!(
                     "{what} in Linux {} and later; whether this vendor's kernel took it, its number does not tell",
                     row.first()
@@ -175,10 +175,10 @@ pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
                 (State::Skip(why), "")
             }
         };
-        let mends = matches!(state, State::Warn | State::Fail);
+        let fixes = matches!(state, State::Warn | State::Fail);
         let verdict = Verdict::of(state, found).seen("/proc/sys/kernel/osrelease", release.text.clone());
         let verdict = match row.rule {
-            _ if !mends => verdict,
+            _ if !fixes => verdict,
             // IPIs stay fast where vCPUs halt often.
             "kernel-irte-caching" => {
                 verdict.advice(row.newer()).command("exitless disable --device-interrupts --persist --apply")

@@ -12,7 +12,7 @@ pub type Build = ((u16, u16), &'static [u32]);
 pub enum Kind {
     /// Something that came with a release. Without it a host is worse off.
     Feature,
-    /// Something that came with a release, which nothing has to be mended for.
+    /// Something that came with a release, which nothing has to be fixed for.
     Extra,
     /// A fault that went with a release.
     Bug,

@@ -52,7 +52,7 @@ pub(super) fn name(running: &RunningVm) -> &str {
     running.libvirt.as_ref().map_or(running.vm.name.as_str(), |libvirt| libvirt.name.as_str())
 }
 
-/// The findings of the rules over definitions: those to be mended, and one line about the rest.
+/// The findings of the rules over definitions: those to be fixed, and one line about the rest.
 fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
     let read = match read(running) {
         Ok(read) => read,
@@ -62,16 +62,16 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     side.kernel = mainline(subject);
     side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
     let found = lint(&read, &side);
-    let mends = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
+    let fixes = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
     let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
-    let count = found.iter().filter(|one| mends(one)).count();
+    let count = found.iter().filter(|one| fixes(one)).count();
     let told = match count {
         0 => format!("{judged} rules find nothing against it"),
         1 => format!("1 of {judged} rules finds something, as follows"),
         some => format!("{some} of {judged} rules find something, as follows"),
     };
     let mut findings = vec![summary(State::Pass, told, running)];
-    findings.extend(found.into_iter().filter(mends));
+    findings.extend(found.into_iter().filter(fixes));
     (findings, Some(read.form))
 }
 

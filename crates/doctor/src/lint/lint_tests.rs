@@ -10,7 +10,7 @@ fn finding(rule: &str, vm: &Definition, host: &HostSide) -> Finding {
     lint(vm, host).into_iter().find(|finding| finding.rule == rule).unwrap()
 }
 
-fn mends(finding: &Finding) -> bool {
+fn fixes(finding: &Finding) -> bool {
     matches!(finding.state, State::Warn | State::Fail)
 }
 
@@ -26,7 +26,7 @@ fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
             let mut vm = quiet();
             change(&mut vm);
             let finding = finding(row.rule, &vm, host);
-            assert!(mends(&finding), "{} {number}: {finding:?}", row.rule);
+            assert!(fixes(&finding), "{} {number}: {finding:?}", row.rule);
             // Whoever reads it can check it, and can do something.
             assert!(!finding.found.is_empty(), "{finding:?}");
             let absent = ["hyperv-stimer", "hyperv-time"].contains(&row.rule);
@@ -38,13 +38,13 @@ fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
             let mut vm = quiet();
             change(&mut vm);
             let finding = finding(row.rule, &vm, host);
-            assert!(!mends(&finding), "{} {number}: {finding:?}", row.rule);
+            assert!(!fixes(&finding), "{} {number}: {finding:?}", row.rule);
         }
     }
 }
 
 #[test]
-fn a_vm_in_order_has_nothing_to_mend() {
+fn a_vm_in_order_has_nothing_to_fix() {
     for finding in lint(&quiet(), &HostSide::default()) {
         assert_eq!(finding.state, State::Pass, "{finding:?}");
     }
@@ -93,7 +93,7 @@ fn without_kvm_nothing_is_judged() {
     let mut vm = quiet();
     vm.machine.accelerator = Some(said(domain::Accelerator::Tcg, "-accel tcg"));
     let findings = lint(&vm, &HostSide::default());
-    assert_eq!(findings.iter().filter(|finding| mends(finding)).count(), 1);
+    assert_eq!(findings.iter().filter(|finding| fixes(finding)).count(), 1);
     assert!(findings.iter().skip(1).all(|finding| matches!(finding.state, State::Skip(_))));
 }
 

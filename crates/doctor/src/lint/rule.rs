@@ -187,7 +187,7 @@ impl Verdict {
         self.seen(format!("{what} is not said"), holds)
     }
 
-    /// Mended by these changes; each call adds one that is enough alone.
+    /// Fixed by these changes; each call adds one that is enough alone.
     pub(super) fn fix(mut self, changes: Vec<Change>) -> Self {
         if !changes.is_empty() {
             self.fixes.push(Fix::Definition(changes));

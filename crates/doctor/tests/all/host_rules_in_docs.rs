@@ -34,7 +34,7 @@ fn of_kernels() -> String {
     let mut text = "| rule | first release | also in | without it |\n|---|---|---|---|\n".to_owned();
     for row in KERNELS {
         let first = match row.kind {
-            Kind::Bug => format!("mended in {}", row.first()),
+            Kind::Bug => format!("fixed in {}", row.first()),
             Kind::Feature | Kind::Extra => row.first(),
         };
         let _ = writeln!(text, "| `{}` | {first} | {} | {} |", row.rule, also(row), row.without);

@@ -195,7 +195,7 @@ target_exiting:
 
     # No interrupt can come between the announcement and HLT: STI holds it back for one instruction. A
     # hypervisor that loses this when it re-enters the guest (QEMU's emulation of VMRUN does) would have the
-    # interrupt taken before HLT, which then never ends: skip_halt mends that.
+    # interrupt taken before HLT, which then never ends: skip_halt fixes that.
 target_halted:
     cmpq $0, BLOCK_STOP(%r15)
     jne 2f

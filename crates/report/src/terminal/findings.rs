@@ -61,7 +61,7 @@ pub fn linted(sections: &[Section], doubts: &[String], tally: Tally, view: Findi
         part("Not understood\n\n", lines);
     }
     let sum = findings_summary(tally);
-    let sentence = if tally.to_mend() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };
+    let sentence = if tally.to_fix() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };
     part("", super::wrapped(&sentence, width, "", ""));
     text
 }
@@ -109,16 +109,16 @@ impl FindingsView {
         text.push_str(&indent);
         text.push_str(&mark);
         text.push_str(&body[indent.len() + 4..]);
-        let mends = matches!(finding.state, State::Fail | State::Warn);
-        if mends || self.verbose {
-            self.details(text, finding, form, &below, mends);
+        let fixes = matches!(finding.state, State::Fail | State::Warn);
+        if fixes || self.verbose {
+            self.details(text, finding, form, &below, fixes);
         }
         for child in &finding.children {
             self.finding(text, child, form, depth + 1);
         }
     }
 
-    fn details(self, text: &mut String, finding: &Finding, form: Option<Form>, below: &str, mends: bool) {
+    fn details(self, text: &mut String, finding: &Finding, form: Option<Form>, below: &str, fixes: bool) {
         let mut line = |label: &str, words: &str| {
             let rest = format!("{below}       ");
             *text += &self.wrapped(words, &format!("{below}{label:<7}"), &rest);
@@ -127,7 +127,7 @@ impl FindingsView {
             line("seen", &format!("{}: {}", evidence.place, evidence.value));
         }
         line("why", &finding.why);
-        if mends {
+        if fixes {
             for (number, fix) in finding.fixes.iter().enumerate() {
                 let label = if number == 0 { "fix" } else { "or" };
                 for (row, words) in fix_in_words(fix, form).iter().enumerate() {

@@ -127,7 +127,7 @@ fn what_was_not_tried_is_told_with_who_is_to_make_it() {
             "serial port (16550) (12.3 % of a CPU), quiet: writes less; not tried: must be done in the guest",
             "guest: quiet on the kernel's command line",
             "Nothing more was advised: no exits",
-            "--- old.xml\n+++ old.xml (mended)",
+            "--- old.xml\n+++ old.xml (fixed)",
             "-<b/>\n+<c/>",
             "It needs the driver.",
             "No such change.",

@@ -1,11 +1,11 @@
 //! Checks the output shown in `docs/vm.md`.
 
 use doctor::Tally;
-use doctor::fix::{Chosen, mend};
+use doctor::fix::{Chosen, fix};
 use doctor::lint::HostSide;
 use domain::{Form, NoFiles, Text};
 use exits::Isa;
-use report::terminal::{FindingsView, MendedView};
+use report::terminal::{FindingsView, FixedView};
 
 const PAGE: &str = include_str!("../../../../docs/vm.md");
 const XML: &str = include_str!("vm_page/web.xml");
@@ -14,15 +14,15 @@ const XML: &str = include_str!("vm_page/web.xml");
 fn the_examples_are_real_output() {
     let text = Text::new("web.xml", XML);
     let host = HostSide::of_vendor(Isa::Svm);
-    let mended = mend(&text, Form::Libvirt, &NoFiles, &host, &Chosen::Safe).unwrap();
+    let fixed = fix(&text, Form::Libvirt, &NoFiles, &host, &Chosen::Safe).unwrap();
     let view = FindingsView { width: 80, colour: false, passes: false, verbose: false };
-    let tally = Tally::of(mended.before.iter().flat_map(|section| &section.findings));
-    let lint = report::terminal::linted(&mended.before, &[], tally, view);
-    let fix = report::terminal::mended(MendedView {
+    let tally = Tally::of(fixed.before.iter().flat_map(|section| &section.findings));
+    let lint = report::terminal::linted(&fixed.before, &[], tally, view);
+    let fix = report::terminal::fixed(FixedView {
         name: "web.xml",
         form: Form::Libvirt,
         old: XML.as_bytes(),
-        mended: &mended,
+        fixed: &fixed,
         ending: "Nothing was written; --apply writes it.",
         width: 80,
         colour: false,

@@ -84,7 +84,7 @@ fn finding(rule: &str, text: &str, host: &HostSide) -> Finding {
     findings(&format!("{QUIET}{text}\n"), host).into_iter().find(|one| one.rule == rule).unwrap()
 }
 
-fn mends(finding: &Finding) -> bool {
+fn fixes(finding: &Finding) -> bool {
     matches!(finding.state, State::Warn | State::Fail)
 }
 
@@ -95,7 +95,7 @@ fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
     for (rule, fires, quiet) in CASES {
         for text in *fires {
             let found = finding(rule, text, &HostSide::default());
-            assert!(mends(&found), "{rule}, {text}: {found:?}");
+            assert!(fixes(&found), "{rule}, {text}: {found:?}");
             assert!(
                 !found.found.is_empty() && !found.evidence.is_empty() && !found.fixes.is_empty(),
                 "{found:?}"
@@ -103,13 +103,13 @@ fn every_rule_has_cases_that_fire_and_cases_that_do_not() {
         }
         for text in *quiet {
             let found = finding(rule, text, &HostSide::default());
-            assert!(!mends(&found), "{rule}, {text}: {found:?}");
+            assert!(!fixes(&found), "{rule}, {text}: {found:?}");
         }
     }
 }
 
 #[test]
-fn a_guest_in_order_has_nothing_to_mend() {
+fn a_guest_in_order_has_nothing_to_fix() {
     for found in findings(QUIET, &HostSide::default()) {
         assert_eq!(found.state, State::Pass, "{found:?}");
     }

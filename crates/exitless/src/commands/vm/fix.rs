@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use doctor::fix::{Chosen, Mended, mend};
+use doctor::fix::{Chosen, Fixed, fix};
 use doctor::lint::HostSide;
 use domain::Form;
-use report::terminal::MendedView;
+use report::terminal::FixedView;
 
 use super::lint::For;
 use super::subject::{Source, Subject};
@@ -62,32 +62,32 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         refuse_what_cannot_be_written(&subject)?;
     }
     let host = arguments.host.host_side(&arguments.root)?;
-    let mended = mend(&subject.text, subject.form, subject.files(), &host, &chosen)?;
-    let written = if arguments.apply && mended.bytes != subject.text.bytes {
-        Some(apply(&subject, &mended, &host, &chosen)?)
+    let fixed = fix(&subject.text, subject.form, subject.files(), &host, &chosen)?;
+    let written = if arguments.apply && fixed.bytes != subject.text.bytes {
+        Some(apply(&subject, &fixed, &host, &chosen)?)
     } else {
         None
     };
-    let changed = mended.bytes != subject.text.bytes;
+    let changed = fixed.bytes != subject.text.bytes;
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document =
-            report::json::mended(&subject.text.name, &subject.text.bytes, &mended, written.is_some());
+            report::json::fixed(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
-        let view = MendedView {
+        let view = FixedView {
             name: &subject.text.name,
             form: subject.form,
             old: &subject.text.bytes,
-            mended: &mended,
+            fixed: &fixed,
             ending: &ending(&subject, changed, written.as_ref()),
             width: console::width(),
             colour: console::colour(),
         };
-        out.write_all(report::terminal::mended(view).as_bytes())?;
+        out.write_all(report::terminal::fixed(view).as_bytes())?;
     }
-    let done = (!changed || written.is_some()) && mended.refused.is_empty();
+    let done = (!changed || written.is_some()) && fixed.refused.is_empty();
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })
 }
 
@@ -104,11 +104,11 @@ fn refuse_what_cannot_be_written(subject: &Subject) -> Result<(), Usage> {
     }
 }
 
-fn apply(subject: &Subject, mended: &Mended, host: &HostSide, chosen: &Chosen) -> anyhow::Result<Written> {
+fn apply(subject: &Subject, fixed: &Fixed, host: &HostSide, chosen: &Chosen) -> anyhow::Result<Written> {
     match &subject.source {
-        Source::File(path) => write::file(path, &mended.bytes),
+        Source::File(path) => write::file(path, &fixed.bytes),
         Source::Libvirt(name) => {
-            write::domain(name, |text| Ok(mend(text, subject.form, subject.files(), host, chosen)?.bytes))
+            write::domain(name, |text| Ok(fix(text, subject.form, subject.files(), host, chosen)?.bytes))
         }
         Source::Input | Source::Process(_) => Err(refuse_what_cannot_be_written(subject).unwrap_err().into()),
     }

@@ -74,5 +74,5 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         let text = report::terminal::linted(&sections, &definition.doubts, tally, view);
         out.write_all(text.as_bytes())?;
     }
-    Ok(if tally.to_mend() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
+    Ok(if tally.to_fix() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })
 }

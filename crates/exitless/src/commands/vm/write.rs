@@ -78,12 +78,12 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "all names up to .orig.999 are taken"))
 }
 
-/// Passes the new definition of a domain to libvirt. `mended` makes it from the definition with which libvirt
+/// Passes the new definition of a domain to libvirt. `fixed` makes it from the definition with which libvirt
 /// starts the domain, which is not the running one, and contains the passwords that `virsh dumpxml` omits by
 /// default.
 pub(super) fn domain(
     name: &str,
-    mended: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
+    fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Written> {
     let dump = ["dumpxml", "--inactive", "--security-info", "--domain", name];
     let said = Command::new("virsh").args(dump).output().with_context(|| {
@@ -96,7 +96,7 @@ pub(super) fn domain(
         bail!("`virsh {}` failed: {}", dump.join(" "), String::from_utf8_lossy(&said.stderr).trim());
     }
     let old = Text::new(format!("libvirt domain {name}"), said.stdout);
-    let new = mended(&old)?;
+    let new = fixed(&old)?;
     let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
     let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
     let mut changes = journal()?;

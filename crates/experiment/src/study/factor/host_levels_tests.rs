@@ -213,13 +213,13 @@ fn files_settings_frequencies_and_commands_are_undone_in_reverse() {
 fn a_command_that_fails_takes_back_what_came_before_it() {
     let (root, machine, mut levels) = host();
     let bad = level(
-        "kernel_settings = { \"kernel.numa_balancing\" = 0 }\ncommands = [{ before = \"false\", after = \"mend\" }]",
+        "kernel_settings = { \"kernel.numa_balancing\" = 0 }\ncommands = [{ before = \"false\", after = \"fix\" }]",
     );
     assert!(levels.apply(&[&bad]).is_err());
     assert_eq!(read(&root, "proc/sys/kernel/numa_balancing"), "1");
     assert_eq!(
         machine.ran(),
-        ["timeout --kill-after=10 300.000 sh -c false", "timeout --kill-after=10 300.000 sh -c mend"]
+        ["timeout --kill-after=10 300.000 sh -c false", "timeout --kill-after=10 300.000 sh -c fix"]
     );
 }
 

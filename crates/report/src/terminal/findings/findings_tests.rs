@@ -63,7 +63,7 @@ fn some() -> Vec<Section> {
 const PLAIN: FindingsView = FindingsView { width: 80, colour: false, passes: false, verbose: false };
 
 #[test]
-fn what_is_to_be_mended_is_shown_with_its_evidence_and_its_fix() {
+fn what_is_to_be_fixed_is_shown_with_its_evidence_and_its_fix() {
     insta::assert_snapshot!(findings(&some(), PLAIN));
 }
 

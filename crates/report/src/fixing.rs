@@ -28,7 +28,7 @@ pub(crate) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     TextDiff::from_lines(old, new)
         .unified_diff()
         .context_radius(AROUND)
-        .header(name, &format!("{name} (mended)"))
+        .header(name, &format!("{name} (fixed)"))
         .to_string()
 }
 
@@ -72,7 +72,7 @@ mod tests {
     fn a_diff_has_three_lines_around_a_change() {
         let old: String = (0..20).map(|line| format!("{line}\n")).collect();
         let diff = unified_diff("vm.xml", &old, &old.replace("10\n", "ten\n"));
-        assert!(diff.starts_with("--- vm.xml\n+++ vm.xml (mended)\n@@ -8,7 +8,7 @@\n 7\n"), "{diff}");
+        assert!(diff.starts_with("--- vm.xml\n+++ vm.xml (fixed)\n@@ -8,7 +8,7 @@\n 7\n"), "{diff}");
         assert!(diff.contains("\n-10\n+ten\n"), "{diff}");
         assert_eq!(unified_diff("vm.xml", &old, &old), "");
     }

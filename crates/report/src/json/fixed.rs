@@ -1,16 +1,16 @@
 //! The output of `exitless vm fix --json`.
 
 use doctor::Tally;
-use doctor::fix::{LeftFinding, Mended, RuleChanges};
+use doctor::fix::{Fixed, LeftFinding, RuleChanges};
 use domain::Refusal;
 use serde::Serialize;
 
 use super::FORMAT;
-use crate::mending::{arguments, in_lines, unified_diff};
+use crate::fixing::{arguments, in_lines, unified_diff};
 
 /// A fixed definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MendedDocument<'a> {
+pub struct FixedDocument<'a> {
     format: u32,
     version: &'static str,
     subject: &'a str,
@@ -33,23 +33,23 @@ pub struct MendedDocument<'a> {
 
 /// The document of a definition whose text was `old`.
 #[must_use]
-pub fn mended<'a>(subject: &'a str, old: &[u8], mended: &'a Mended, applied: bool) -> MendedDocument<'a> {
-    let (before, text) = (in_lines(old), in_lines(&mended.bytes));
+pub fn fixed<'a>(subject: &'a str, old: &[u8], fixed: &'a Fixed, applied: bool) -> FixedDocument<'a> {
+    let (before, text) = (in_lines(old), in_lines(&fixed.bytes));
     let tally =
         |sections: &[doctor::Section]| Tally::of(sections.iter().flat_map(|section| &section.findings));
-    MendedDocument {
+    FixedDocument {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         subject,
         applied,
-        rules: &mended.plan.rules,
-        left: &mended.plan.left,
-        refused: &mended.refused,
-        notes: &mended.notes,
+        rules: &fixed.plan.rules,
+        left: &fixed.plan.left,
+        refused: &fixed.refused,
+        notes: &fixed.notes,
         diff: unified_diff(subject, &before, &text),
         text,
-        arguments: old.contains(&0).then(|| arguments(&mended.bytes)),
-        before: tally(&mended.before),
-        after: tally(&mended.after),
+        arguments: old.contains(&0).then(|| arguments(&fixed.bytes)),
+        before: tally(&fixed.before),
+        after: tally(&fixed.after),
     }
 }

@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 
 use doctor::Tally;
-use doctor::fix::{Left, Mended};
+use doctor::fix::{Fixed, Left};
 use domain::Form;
 
 use super::findings::{change_in_words, findings_summary};
 use super::{NARROWEST, wrapped};
 use crate::figure::printable;
-use crate::mending::{in_lines, unified_diff};
+use crate::fixing::{in_lines, unified_diff};
 
 /// A fixed definition and the settings of its display.
 #[derive(Debug, Clone, Copy)]
-pub struct MendedView<'a> {
+pub struct FixedView<'a> {
     /// The name of the definition.
     pub name: &'a str,
     /// Its form.
@@ -21,7 +21,7 @@ pub struct MendedView<'a> {
     /// The old text.
     pub old: &'a [u8],
     /// The fixed definition.
-    pub mended: &'a Mended,
+    pub fixed: &'a Fixed,
     /// The state of the new text, or the next step for the reader: a sentence.
     pub ending: &'a str,
     /// Columns of the terminal. The diff's lines are not wrapped.
@@ -32,14 +32,14 @@ pub struct MendedView<'a> {
 
 /// The diff, the rules with their changes, the remaining findings with reasons, and the ending.
 #[must_use]
-pub fn mended(view: MendedView<'_>) -> String {
+pub fn fixed(view: FixedView<'_>) -> String {
     let width = view.width.max(NARROWEST);
-    let MendedView { form, mended, .. } = view;
+    let FixedView { form, fixed, .. } = view;
     let mut text = diff(&view);
-    let name_width = mended.plan.rules.iter().map(|rule| rule.rule.len()).max().unwrap_or(0);
-    if !mended.plan.rules.is_empty() {
+    let name_width = fixed.plan.rules.iter().map(|rule| rule.rule.len()).max().unwrap_or(0);
+    if !fixed.plan.rules.is_empty() {
         text += "\nChanges\n\n";
-        for rule in &mended.plan.rules {
+        for rule in &fixed.plan.rules {
             for (number, change) in rule.changes.iter().enumerate() {
                 let name = if number == 0 { rule.rule.as_str() } else { "" };
                 let first = format!("  {name:<name_width$}  ");
@@ -48,13 +48,13 @@ pub fn mended(view: MendedView<'_>) -> String {
             }
         }
     }
-    if view.old.contains(&0) && !mended.plan.changes.is_empty() {
-        let _ = write!(text, "\nCommand line\n\n{}", lines(&in_lines(&mended.bytes)));
+    if view.old.contains(&0) && !fixed.plan.changes.is_empty() {
+        let _ = write!(text, "\nCommand line\n\n{}", lines(&in_lines(&fixed.bytes)));
     }
-    text += &left(mended, width);
+    text += &left(fixed, width);
     for (heading, sentences) in [
-        ("Refused", mended.refused.iter().map(|refusal| &refusal.reason).collect::<Vec<_>>()),
-        ("Notes", mended.notes.iter().collect()),
+        ("Refused", fixed.refused.iter().map(|refusal| &refusal.reason).collect::<Vec<_>>()),
+        ("Notes", fixed.notes.iter().collect()),
     ] {
         if !sentences.is_empty() {
             let _ = write!(text, "\n{heading}\n\n");
@@ -67,13 +67,13 @@ pub fn mended(view: MendedView<'_>) -> String {
         text.push('\n');
     }
     text += &wrapped(view.ending, width, "", "");
-    let tally = Tally::of(mended.after.iter().flat_map(|section| &section.findings));
+    let tally = Tally::of(fixed.after.iter().flat_map(|section| &section.findings));
     let remain = format!("What remains: {}.", findings_summary(tally));
     text += &wrapped(&remain, width, "", "");
     text
 }
 
-fn left(mended: &Mended, width: usize) -> String {
+fn left(fixed: &Fixed, width: usize) -> String {
     let mut text = String::new();
     for (why, words) in [
         (Left::GuestFollows, "the guest has to follow; --rule NAME or --all makes the change"),
@@ -81,7 +81,7 @@ fn left(mended: &Mended, width: usize) -> String {
         (Left::Advice, "for people; see `exitless vm lint`"),
     ] {
         let rules: Vec<_> =
-            mended.plan.left.iter().filter(|left| left.why == why).map(|left| left.rule.as_str()).collect();
+            fixed.plan.left.iter().filter(|left| left.why == why).map(|left| left.rule.as_str()).collect();
         if !rules.is_empty() {
             let sentence = format!("{}: {words}", rules.join(", "));
             text += &wrapped(&sentence, width, "  - ", "    ");
@@ -90,8 +90,8 @@ fn left(mended: &Mended, width: usize) -> String {
     if text.is_empty() { text } else { format!("\nLeft\n\n{text}") }
 }
 
-fn diff(view: &MendedView<'_>) -> String {
-    let diff = unified_diff(view.name, &in_lines(view.old), &in_lines(&view.mended.bytes));
+fn diff(view: &FixedView<'_>) -> String {
+    let diff = unified_diff(view.name, &in_lines(view.old), &in_lines(&view.fixed.bytes));
     let lines = lines(&diff);
     if !view.colour {
         return lines;
@@ -116,22 +116,22 @@ fn lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doctor::fix::{Chosen, mend};
+    use doctor::fix::{Chosen, fix};
     use doctor::lint::HostSide;
     use domain::{NoFiles, Text};
     use exits::Isa;
 
-    const XML: &str = include_str!("mended/domain.xml");
+    const XML: &str = include_str!("fixed/domain.xml");
 
-    fn view(chosen: &Chosen, show: impl Fn(MendedView<'_>) -> String) -> String {
+    fn view(chosen: &Chosen, show: impl Fn(FixedView<'_>) -> String) -> String {
         let text = Text::new("web.xml", XML);
         let host = HostSide::of_vendor(Isa::Svm);
-        let mended = mend(&text, Form::Libvirt, &NoFiles, &host, chosen).unwrap();
-        show(MendedView {
+        let fixed = fix(&text, Form::Libvirt, &NoFiles, &host, chosen).unwrap();
+        show(FixedView {
             name: "web.xml",
             form: Form::Libvirt,
             old: XML.as_bytes(),
-            mended: &mended,
+            fixed: &fixed,
             ending: "Nothing was written; --apply writes it.",
             width: 80,
             colour: false,
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn the_diff_the_rules_and_what_is_left() {
-        insta::assert_snapshot!(view(&Chosen::Safe, mended));
+        insta::assert_snapshot!(view(&Chosen::Safe, fixed));
     }
 
     #[test]
     fn colour_adds_escape_sequences_alone() {
-        let plain = view(&Chosen::All, mended);
-        let coloured = view(&Chosen::All, |view| mended(MendedView { colour: true, ..view }));
+        let plain = view(&Chosen::All, fixed);
+        let coloured = view(&Chosen::All, |view| fixed(FixedView { colour: true, ..view }));
         let stripped = ["\u{1b}[32m", "\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m"];
         let stripped = stripped.iter().fold(coloured.clone(), |text, code| text.replace(code, ""));
         assert_ne!(coloured, plain);
