@@ -80,7 +80,12 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     let wanted = KVM_MODULES.iter().chain(&ATA_MODULES).chain(&VIRTIO_MODULES).chain(&VENDOR_MODULES);
     let mut modules = Vec::new();
     for &module in wanted {
-        write(&image.join(MODULES).join(module), &unpacked_module(&folder, &available, module)?)?;
+        let packed = packed_module(&folder, &available, module)?;
+        let unpacked = unpack_module(packed)?;
+        write(&image.join(MODULES).join(module), &unpacked)?;
+        // For `modprobe`, too: a host that loads KVM again would unpack it and hash it for its signature.
+        write(&packed.with_extension(""), &unpacked)?;
+        fs::remove_file(packed).map_err(Error::file("Could not remove", packed))?;
         modules.push(module.to_owned());
     }
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
@@ -88,16 +93,24 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
 
 /// The module with this file name (`kvm.ko`) without its signature, unpacked from Debian's xz file.
 pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
+    unpack_module(packed_module(folder, available, module)?)
+}
+
+/// Debian's xz file of the module with this file name.
+fn packed_module<'a>(folder: &Path, available: &'a [PathBuf], module: &str) -> Result<&'a PathBuf, Error> {
     // The kernel treats - and _ in module names as the same.
     let same = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| {
             name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
         })
     };
-    let packed = available.iter().find(same).ok_or_else(|| Error::Kernel {
+    available.iter().find(same).ok_or_else(|| Error::Kernel {
         path: folder.to_owned(),
         problem: format!("it has no module {module}"),
-    })?;
+    })
+}
+
+fn unpack_module(packed: &Path) -> Result<Vec<u8>, Error> {
     let file = fs::File::open(packed).map_err(Error::file("Could not open", packed))?;
     let mut unpacked = Vec::new();
     liblzma::read::XzDecoder::new(file)
