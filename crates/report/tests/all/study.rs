@@ -222,10 +222,12 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
         println!("not tested: there is no Chromium on PATH; scripts/setup test installs one");
         return;
     };
-    let all = [(1280, false), (1280, true), (390, false), (390, true)];
+    let all = [(1440, false), (1440, true), (1280, false), (390, false), (390, true)];
     let troubled = analyse(&troubled(), false).unwrap();
     // The large page is slow, and in the other looks it is like the small one.
-    for (name, findings, looks) in [("troubled", troubled, &all[..]), ("large", large(), &[all[0], all[3]])] {
+    for (name, findings, looks) in
+        [("troubled", troubled, &all[..]), ("large", large(), &[all[0], all[4], all[2]])]
+    {
         let file = kept(&format!("{name}.html"));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, html::study(&findings, Some(""))).unwrap();
