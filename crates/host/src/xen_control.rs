@@ -46,7 +46,7 @@ impl XenControl {
     /// The current domains.
     #[must_use]
     pub fn domains(root: &Root) -> Fact<Vec<XenDomain>> {
-        root.command("xl list").map(|text| text.lines().filter_map(XenDomain::parse).collect())
+        root.command("xl list").map(|text| XenDomain::list(&text).collect())
     }
 
     /// The names of the current domains, by number; empty if `xl` cannot be run.

@@ -30,11 +30,13 @@ pub use self::profile::{profile, timeline};
 pub use self::simulated::{Moment, simulated};
 pub use self::study::study;
 
+use ::host::Fingerprint;
 use experiment::prove::{Outcome, Recording};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use probe::run::Arm;
 
 use crate::figure;
+use crate::quantity::counted;
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -124,4 +126,20 @@ fn mark(arm: Arm, x: &str, y: f64) -> Markup {
         Arm::Off => html! { circle.off cx=(x) cy=(y) r="4" {} },
         Arm::On => html! { rect.on x=(x) y=(y) width="7" height="7" transform="translate(-3.5 -3.5)" {} },
     }
+}
+
+/// CPU model, number of CPUs and kernel of a host, as far as they are known.
+fn machine(fingerprint: &Fingerprint) -> Vec<String> {
+    let model = fingerprint.cpu.as_ref().and_then(|cpu| cpu.name.clone());
+    let cpus = fingerprint.online_cpus.map(|count| counted(count.into(), "CPU"));
+    let kernel = fingerprint.kernel_release.as_ref().map(|release| format!("Linux {release}"));
+    [model, cpus, kernel].into_iter().flatten().collect()
+}
+
+/// A date and time: "2025-06-15 15:06:40 UTC".
+fn when(seconds: u64) -> String {
+    // The formatter accepts dates up to the year 9999 only.
+    const LAST: u64 = 253_402_300_799;
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
+    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
 }

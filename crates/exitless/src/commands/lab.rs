@@ -285,9 +285,12 @@ fn starting(lab: &Lab) -> Waiting {
     Waiting::new(format!("Starting the emulated host {}", lab.name))
 }
 
-/// Whether what happens is that the command starts, or is its own doing.
+/// Tests whether the command starts, or has started: all but moments of the boot is its own doing.
 fn has_started(happening: &Happening<'_>) -> bool {
-    !matches!(happening, Happening::Reached(moment) if !matches!(moment.reached.as_str(), "root" | "terminal"))
+    match happening {
+        Happening::Reached(moment) => matches!(moment.reached.as_str(), "root" | "terminal"),
+        _ => true,
+    }
 }
 
 fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {

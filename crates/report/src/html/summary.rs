@@ -4,6 +4,7 @@ use experiment::prove::{Judgement, Outcome};
 use host::Fingerprint;
 use maud::{Markup, html};
 
+use super::{machine, when};
 use crate::figure;
 use crate::quantity::counted;
 
@@ -14,7 +15,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
             p class={ "judgement " (tone(outcome.judgement)) } { (figure::judgement(outcome.judgement)) }
             // A line must not end between a figure and its unit.
             h1 { (outcome.verdict.replace(" %", "\u{a0}%")) }
-            p.muted { (machine(&outcome.fingerprint)) " · " (when(outcome.started)) }
+            p.muted { (brief(&outcome.fingerprint)) " · " (when(outcome.started)) }
         }
         (tiles(outcome))
         @if !outcome.warnings.is_empty() {
@@ -87,18 +88,7 @@ fn tiles(outcome: &Outcome) -> Markup {
     }
 }
 
-fn machine(fingerprint: &Fingerprint) -> String {
-    let model = fingerprint.cpu.as_ref().and_then(|cpu| cpu.name.clone());
-    let kernel = fingerprint.kernel_release.as_ref().map(|release| format!("Linux {release}"));
-    let cpus = fingerprint.online_cpus.map(|count| counted(count.into(), "CPU"));
-    let parts: Vec<String> = [model, cpus, kernel].into_iter().flatten().collect();
+fn brief(fingerprint: &Fingerprint) -> String {
+    let parts = machine(fingerprint);
     if parts.is_empty() { "unknown machine".to_owned() } else { parts.join(" · ") }
-}
-
-/// A date and time: "2025-06-15 15:06:40 UTC".
-fn when(seconds: u64) -> String {
-    // The formatter accepts dates up to the year 9999 only.
-    const LAST: u64 = 253_402_300_799;
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
-    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
 }

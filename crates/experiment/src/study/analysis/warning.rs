@@ -128,7 +128,7 @@ impl fmt::Display for Warning {
                     "{runs} of {} {} there; `exitless experiment run` makes {}",
                     counted(*planned as u64, "planned run"),
                     agree(*runs as u64, "is", "are"),
-                    if planned.saturating_sub(*runs) == 1 { "the other" } else { "the others" }
+                    agree(planned.saturating_sub(*runs) as u64, "the other", "the others")
                 )
             }
             Self::Damaged { what } => write!(f, "{what}"),

@@ -44,8 +44,13 @@ pub struct XenDomain {
 }
 
 impl XenDomain {
+    /// Parses the output of `xl list`, which says nothing of types.
+    pub(crate) fn list(text: &str) -> impl Iterator<Item = Self> {
+        text.lines().filter_map(Self::parse)
+    }
+
     /// Parses a line of `xl list`: `Name ID Mem VCPUs State Time(s)`. A name may contain blanks.
-    pub(crate) fn parse(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let mut rest = line.trim_end();
         let mut last = || last_word(&mut rest);
         let (_, state, vcpus, _, id) = (last()?, last()?, last()?, last()?, last()?);
@@ -66,10 +71,11 @@ impl XenDomain {
     }
 }
 
-/// Parses the output of `xl list`.
+/// Parses the output of `xl list`, with the types.
 pub(super) fn domains(text: &str, types: &BTreeMap<u32, XenGuestType>) -> Vec<XenDomain> {
-    let found = text.lines().filter_map(XenDomain::parse);
-    found.map(|domain| XenDomain { guest_type: types.get(&domain.id).copied(), ..domain }).collect()
+    XenDomain::list(text)
+        .map(|domain| XenDomain { guest_type: types.get(&domain.id).copied(), ..domain })
+        .collect()
 }
 
 /// A domain of `xl list -l`, whose definition has more fields, such as the password of its display.

@@ -2,7 +2,6 @@
 
 use exits::agree;
 use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
-use host::Fingerprint;
 use maud::{Markup, html};
 
 use super::unbroken;
@@ -126,22 +125,10 @@ fn blocks(findings: &Findings) -> usize {
 }
 
 pub(crate) fn machine(findings: &Findings) -> String {
-    let Fingerprint { cpu, online_cpus, kernel_release, .. } = &findings.method.fingerprint;
-    let model = cpu.as_ref().and_then(|cpu| cpu.name.clone());
-    let cpus = online_cpus.map(|count| counted(u64::from(count), "CPU"));
-    let kernel = kernel_release.as_ref().map(|release| format!("Linux {release}"));
-    let parts = [model, cpus, kernel, Some(format!("target {}", findings.study.target))];
-    let mut parts: Vec<String> = parts.into_iter().flatten().collect();
-    parts.push(when(findings.method.started));
+    let mut parts = crate::html::machine(&findings.method.fingerprint);
+    parts.push(format!("target {}", findings.study.target));
+    parts.push(crate::html::when(findings.method.started));
     parts.join(" · ")
-}
-
-/// A date and time: "2025-06-15 15:06:40 UTC".
-pub(crate) fn when(seconds: u64) -> String {
-    // The formatter accepts dates up to the year 9999 only.
-    const LAST: u64 = 253_402_300_799;
-    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(LAST));
-    humantime::format_rfc3339_seconds(time).to_string().replace('T', " ").replace('Z', " UTC")
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use host::Fingerprint;
 use maud::{Markup, html};
 
 use super::guests;
-use super::head::when;
 use crate::figure::NONE;
+use crate::html::when;
 use crate::quantity::counted;
 use crate::studied;
 
