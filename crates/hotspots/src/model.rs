@@ -212,16 +212,14 @@ impl Recording {
         self.frames.get(number as usize)
     }
 
-    /// The time that a sample stands for, nanoseconds. The CPU's clock ticks on all CPUs all the time, so by how often it
-    /// did; cycles only where something runs, so by what was asked for. 0 where each exit is a sample.
+    /// The time that a sample stands for, nanoseconds: the period that was asked for. Not by how often the CPUs' clocks
+    /// ticked: an idle CPU may not tick at all (seen with Linux 6.18 in a VM), and how long a CPU was idle is not recorded.
+    /// 0 where each exit is a sample.
     #[must_use]
     pub fn ns_a_sample(&self) -> f64 {
-        match (self.head.event, self.losses.ticks, self.head.frequency_hz) {
-            (Event::Exits, ..) | (_, _, 0) => 0.0,
-            (Event::CpuClock, ticks @ 1.., _) => {
-                self.head.duration_ns as f64 * f64::from(self.head.cpus) / ticks as f64
-            }
-            (_, _, hz) => 1e9 / hz as f64,
+        match (self.head.event, self.head.frequency_hz) {
+            (Event::Exits, _) | (_, 0) => 0.0,
+            (Event::Cycles | Event::CpuClock, hz) => 1e9 / hz as f64,
         }
     }
 

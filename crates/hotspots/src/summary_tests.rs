@@ -74,6 +74,17 @@ fn samples_are_told_apart_by_part_and_symbol() {
 }
 
 #[test]
+fn a_cpu_that_did_not_tick_makes_samples_of_another_no_longer() {
+    let mut recording = recording();
+    recording.head.event = Event::CpuClock;
+    recording.head.cpus = 64;
+    // One of 64 CPUs was busy, and the idle ones did not tick.
+    recording.losses.ticks = 1000;
+    let summary = Summary::of(&recording, &Selection::default());
+    assert!((summary.reasons[0].sampled_ns.value - 100e6).abs() < 1.0, "{:?}", summary.reasons[0].sampled_ns);
+}
+
+#[test]
 fn where_a_thread_slept_is_told_without_the_scheduler() {
     let summary = Summary::of(&recording(), &Selection::default());
     let moment = &summary.reasons[0].moments[0];

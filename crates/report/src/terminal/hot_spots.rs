@@ -237,8 +237,9 @@ fn notes(recording: &Recording, summary: &Summary) -> Vec<String> {
     let ticks = losses.ticks as f64;
     if recording.head.event == Event::CpuClock && 0.0 < ticks && ticks < 0.8 * asked_for {
         notes.push(format!(
-            "The clock ticked {} instead of {}: this host was too busy, or is one that is emulated.",
-            counted(losses.ticks, "time"),
+            "The CPUs' clocks ticked {} of {} times. An idle CPU may not tick, and nothing is lost by it; where a busy \
+             one missed ticks (an overloaded host, or one that is a VM), \"by samples\" is too short.",
+            count(losses.ticks),
             count(asked_for as u64)
         ));
     }
