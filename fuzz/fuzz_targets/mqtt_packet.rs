@@ -7,5 +7,5 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     let Some((&piece, bytes)) = input.split_first() else { return };
     let pieces = vec![piece.max(1); bytes.len() / usize::from(piece.max(1))];
-    experiment::load::fuzzing::mqtt_packets(bytes, &pieces);
+    load::fuzzing::mqtt_packets(bytes, &pieces);
 });

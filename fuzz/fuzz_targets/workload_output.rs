@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use experiment::load::Outcome;
+use load::Outcome;
 use experiment::study::workload::{Output, Outputs, Scene, Workload, WorkloadPlan};
 use libfuzzer_sys::fuzz_target;
 

@@ -5,7 +5,6 @@ use std::io;
 use std::process::ExitCode;
 
 use exits::{BadGrouping, NotThere};
-use experiment::load::LoadError;
 use experiment::prove::{BadPlan, CollectError};
 use experiment::study::store::StoreError;
 use experiment::study::target::CoordinateError;
@@ -15,6 +14,7 @@ use iocm::control::Errno;
 use iocm::control::client::ClientError;
 use iocm::running::StartError;
 use iocm::safety::SafetyError;
+use load::LoadError;
 
 /// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;

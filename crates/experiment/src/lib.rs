@@ -1,6 +1,5 @@
 //! Plans, runs and honest statistics.
 
-pub mod load;
 pub mod prove;
 pub mod study;
 pub mod verify;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::load::{HttpLoad, MqttLoad, Outcome};
 use clap::{Args, Subcommand};
-use experiment::load::{HttpLoad, MqttLoad, Outcome};
 
 use super::quantity;
 use crate::console::Waiting;

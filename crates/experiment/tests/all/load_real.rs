@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use experiment::load::{HttpLoad, MqttLoad, Outcome};
 use experiment::study::workload::{Scene, Workload, WorkloadPlan};
+use load::{HttpLoad, MqttLoad, Outcome};
 
 /// A server that is ended when this is dropped.
 struct Server(Child);

@@ -1,6 +1,6 @@
 //! The result of `exitless load`.
 
-use experiment::load::{Outcome, Protocol};
+use load::{Outcome, Protocol};
 
 use crate::quantity::{per_second, share, time};
 
@@ -47,7 +47,7 @@ pub fn load(outcome: &Outcome) -> String {
 
 #[cfg(test)]
 mod tests {
-    use experiment::load::{LOAD_FORMAT, Latency};
+    use load::{LOAD_FORMAT, Latency};
 
     use super::*;
 

@@ -1,6 +1,7 @@
+use load::Protocol;
+
 use super::super::testing::{assert_figures, fixture, loaded, not_understood, parsed, plan, refused, script};
 use super::super::{Scene, Workload};
-use crate::load::Protocol;
 
 fn settings(generator: &str, more: &str) -> String {
     format!("tool = \"http\"\nduration = \"1s\"\ngenerator = {generator:?}\n{more}\n")

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use load::Outcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Figures, Printed, Setting, Text, Unfit, demand, load, wait_for};
 use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
-use crate::load::Outcome;
 use crate::study::{Better, Combine, Metric, Span, Unit};
 
 const PREPARE: &str = "mqtt-prepare";

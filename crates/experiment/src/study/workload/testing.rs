@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ::probe::measure::Measure;
 use ::probe::run::Arm;
+use load::{LOAD_FORMAT, Latency, Outcome, Protocol};
 
 use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, Workload, WorkloadPlan};
-use crate::load::{LOAD_FORMAT, Latency, Outcome, Protocol};
 use crate::prove::{Plan, Recording, synthetic};
 
 /// A valid workload of a plan with these settings.

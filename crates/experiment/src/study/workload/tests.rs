@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
+use load::Protocol;
 use proptest::prelude::*;
 
 use super::testing::{fixture, loaded, outputs, plan, probed, refused};
 use super::{Output, Place, Scene, Workload, WorkloadPlan};
-use crate::load::Protocol;
 use crate::study::factor::Switch;
 use ::probe::measure::Measure;
 use ::probe::run::Arm;

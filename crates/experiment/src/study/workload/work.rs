@@ -78,7 +78,7 @@ mod tests {
     use super::super::testing::{fixture, loaded, outputs, plan};
     use super::super::{NotUnderstood, Workload as _};
     use super::*;
-    use crate::load::Protocol;
+    use load::Protocol;
 
     /// The work in a tool's output, with its metric.
     fn work(settings: &str, printed: &str) -> Result<(String, f64), NotUnderstood> {

@@ -3,8 +3,9 @@
 mod ab;
 mod wrk;
 
+use load::Outcome;
+
 use super::{Generator, Http};
-use crate::load::Outcome;
 use crate::study::Metric;
 use crate::study::workload::NotUnderstood;
 use crate::study::workload::adapter::{Adapter, Figures, Text};

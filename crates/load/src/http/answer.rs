@@ -1,6 +1,6 @@
 //! Finds the end of an HTTP answer.
 
-use crate::load::crowd::{Happened, Session};
+use crate::crowd::{Happened, Session};
 
 /// The most header fields of an answer that are parsed.
 const MOST_FIELDS: usize = 64;
@@ -9,7 +9,7 @@ const LONGEST_HEAD: usize = 32 * 1024;
 
 /// One connection: the bytes of the current answer's body that are still to come.
 #[derive(Debug, Default)]
-pub(in crate::load) struct Asking {
+pub(crate) struct Asking {
     body: Option<Body>,
 }
 

@@ -1,8 +1,8 @@
 //! Fuzz entry points: answers of servers and brokers, parsed without a network.
 
-use super::crowd::{Happened, Session};
-use super::http::FuzzedAsking as Asking;
-use super::mqtt::FuzzedClient as Client;
+use crate::crowd::{Happened, Session};
+use crate::http::FuzzedAsking as Asking;
+use crate::mqtt::FuzzedClient as Client;
 
 /// Answers of a web server.
 pub fn http_answers(bytes: &[u8], pieces: &[u8]) {

@@ -1,7 +1,7 @@
 //! One client of the broker.
 
 use super::packet::{self, Packet, decode};
-use crate::load::crowd::{Happened, Session};
+use crate::crowd::{Happened, Session};
 
 /// The size of the run and the message's number, which each payload contains.
 pub(super) const SMALLEST_MESSAGE: u32 = 16;
@@ -13,7 +13,7 @@ pub(super) enum Role {
 }
 
 /// A client and its protocol state.
-pub(in crate::load) struct Client {
+pub(crate) struct Client {
     run: u64,
     index: u32,
     role: Role,
@@ -42,7 +42,7 @@ impl Client {
 
     /// A subscriber of a run, for fuzzing.
     #[cfg(feature = "fuzzing")]
-    pub(in crate::load) fn for_fuzzing(run: u64) -> Self {
+    pub(crate) fn for_fuzzing(run: u64) -> Self {
         Self::new(run, 0, Role::Subscriber, true)
     }
 

@@ -5,7 +5,7 @@ const LONGEST: usize = 1 << 20;
 
 /// A packet from the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::load) enum Packet<'a> {
+pub(crate) enum Packet<'a> {
     /// 3.2: the return code, 0 if accepted.
     Connack(u8),
     /// 3.9: the first return code, 0x80 if refused.
@@ -21,10 +21,10 @@ pub(in crate::load) enum Packet<'a> {
 /// Bytes that are not a packet that a broker sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("sent {0}")]
-pub(in crate::load) struct Malformed(&'static str);
+pub(crate) struct Malformed(&'static str);
 
 /// The first packet, and its length; `None` while it is incomplete.
-pub(in crate::load) fn decode(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
     let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
     let Some((length, digits)) = remaining_length(rest)? else { return Ok(None) };
     let Some(body) = rest.get(digits..digits + length) else { return Ok(None) };
@@ -70,7 +70,7 @@ fn publish(first: u8, body: &[u8]) -> Result<Packet<'_>, Malformed> {
 }
 
 /// 3.1: a clean session without keep-alive.
-pub(in crate::load) fn connect(client: &str) -> Vec<u8> {
+pub(crate) fn connect(client: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(16 + client.len());
     text(&mut body, "MQTT");
     // Protocol level 4; clean session; keep alive 0: never.
@@ -80,7 +80,7 @@ pub(in crate::load) fn connect(client: &str) -> Vec<u8> {
 }
 
 /// 3.8: one topic.
-pub(in crate::load) fn subscribe(identifier: u16, topic: &str, quality: u8) -> Vec<u8> {
+pub(crate) fn subscribe(identifier: u16, topic: &str, quality: u8) -> Vec<u8> {
     let mut body = identifier.to_be_bytes().to_vec();
     text(&mut body, topic);
     body.push(quality);
@@ -88,12 +88,7 @@ pub(in crate::load) fn subscribe(identifier: u16, topic: &str, quality: u8) -> V
 }
 
 /// 3.3: with an identifier at quality of service 1, without one at 0.
-pub(in crate::load) fn publish_to(
-    packet: &mut Vec<u8>,
-    topic: &str,
-    identifier: Option<u16>,
-    payload: &[u8],
-) {
+pub(crate) fn publish_to(packet: &mut Vec<u8>, topic: &str, identifier: Option<u16>, payload: &[u8]) {
     packet.clear();
     packet.push(0x30 | u8::from(identifier.is_some()) << 1);
     let length = 2 + topic.len() + if identifier.is_some() { 2 } else { 0 } + payload.len();
@@ -104,7 +99,7 @@ pub(in crate::load) fn publish_to(
 }
 
 /// 3.4.
-pub(in crate::load) fn puback(identifier: u16) -> Vec<u8> {
+pub(crate) fn puback(identifier: u16) -> Vec<u8> {
     whole(0x40, &identifier.to_be_bytes())
 }
 
