@@ -6,15 +6,22 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::cache::disk_usage;
 use crate::error::Error;
-use crate::image::{BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
 use crate::kernel;
 use crate::module_signature::without_signature;
 use crate::namespaces;
 use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::{Invocation, LIBRARIES};
+use crate::tree::{copy, disk_usage, write};
+
+// Names of an image's files and folders.
+pub(crate) const KERNEL: &str = "kernel.flat";
+pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
+pub(crate) const DISK: &str = "disk.ext4";
+pub(crate) const BUSYBOX: &str = "busybox";
+pub(crate) const MODULES: &str = "modules";
+pub(crate) const TOOLS: &str = "tools";
 
 /// Properties of the kernel that the rest of the image needs.
 #[derive(Debug)]
@@ -266,15 +273,4 @@ fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
 pub(crate) fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Result<(), Error> {
     let output = invocation.command_under(wrapper).output().map_err(Error::file("Could not start", name))?;
     succeeded(name, &output).map(drop)
-}
-
-pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
-    }
-    fs::write(path, contents).map_err(Error::file("Could not write", path))
-}
-
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
-    fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
 }

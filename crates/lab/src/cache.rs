@@ -8,10 +8,7 @@ use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use tempfile::TempDir;
 
-use crate::definition::{Emulator, Lab};
-use crate::emulator;
 use crate::error::Error;
-use crate::snapshot;
 
 /// The cache folder: `$XDG_CACHE_HOME/exitless/lab`, or below `~/.cache`.
 #[derive(Debug, Clone)]
@@ -106,11 +103,6 @@ impl Cache {
         rm.spawn().map(drop).map_err(Error::file("Could not start", "rm"))
     }
 
-    /// Size of a laboratory's snapshots on the disk, in bytes.
-    pub fn snapshots_size(&self, lab: &Lab) -> u64 {
-        snapshot::sizes(&self.snapshots()).filter(|(name, _)| name == lab.name).map(|(_, size)| size).sum()
-    }
-
     pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
@@ -173,23 +165,6 @@ impl Cache {
         }
         Ok(())
     }
-
-    /// Removes everything, after other processes have finished building; running laboratories keep the files
-    /// that they have open. Returns the number of bytes that were freed.
-    ///
-    /// # Errors
-    /// If a file cannot be removed.
-    pub fn clean(&self) -> Result<u64, Error> {
-        if !self.root.exists() {
-            return Ok(0);
-        }
-        let _image = self.lock_building()?;
-        let _bochs = emulator::lock_building(self, Emulator::Bochs)?;
-        let _qemu = emulator::lock_building(self, Emulator::Qemu)?;
-        let size = disk_usage(&self.root);
-        fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))?;
-        Ok(size)
-    }
 }
 
 const PASSWD: &str = "/etc/passwd";
@@ -220,15 +195,6 @@ fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
         })
         .collect()
-}
-
-/// Size on the disk below a path, in bytes, without following links.
-pub(crate) fn disk_usage(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = path.symlink_metadata() else { return 0 };
-    let own = metadata.blocks() * 512;
-    let below = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-    if metadata.is_dir() { below.map(|entry| disk_usage(&entry.path())).sum::<u64>() + own } else { own }
 }
 
 #[cfg(test)]
@@ -314,10 +280,5 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let refused = Cache::at(root.path()).require_space(u64::MAX >> 21).unwrap_err();
         assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
-    }
-
-    #[test]
-    fn cleaning_what_is_not_there_frees_nothing() {
-        assert_eq!(Cache::at("/nonexistent/exitless").clean().unwrap(), 0);
     }
 }

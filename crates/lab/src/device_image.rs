@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{
-    PackedKernel, copy, files_below, list_modules, reporting_guest, unpacked_module, write,
-};
+use crate::assemble::{PackedKernel, files_below, list_modules, reporting_guest, unpacked_module};
 use crate::error::Error;
 use crate::guest_initial_ram_disk::{Loading, loading, with_needs};
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe::{self, COMPONENTS, RELEASE};
 use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
+use crate::tree::{copy, write};
 use crate::unpack;
 
 /// What building it takes, beyond the image that all laboratories share.

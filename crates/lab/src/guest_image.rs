@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{PackedKernel, copy, list_modules, make_disk, write};
+use crate::assemble::{PackedKernel, list_modules, make_disk};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::guest_initial_ram_disk;
@@ -18,7 +18,8 @@ use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe;
 pub(crate) use crate::recorded::MANIFEST;
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded, remove};
+use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
+use crate::tree::{copy, remove, write};
 use crate::unpack;
 
 /// The effort of building the guest image. With the laboratories' packages in the cache, only 4 MiB are

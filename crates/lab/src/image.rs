@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble;
+use crate::assemble::{self, BUSYBOX, COMPRESSED_KERNEL, DISK, KERNEL, MODULES, TOOLS};
 use crate::error::Error;
 use crate::kernel::FlatKernel;
 use crate::packages::Package;
@@ -48,13 +48,6 @@ impl Recorded for Manifest {
 
 /// A finished image in the cache.
 pub type Image = Built<Manifest>;
-
-pub(crate) const KERNEL: &str = "kernel.flat";
-pub(crate) const COMPRESSED_KERNEL: &str = "vmlinuz";
-pub(crate) const DISK: &str = "disk.ext4";
-pub(crate) const BUSYBOX: &str = "busybox";
-pub(crate) const MODULES: &str = "modules";
-pub(crate) const TOOLS: &str = "tools";
 
 impl Recipe for Manifest {
     const PREFIX: &'static str = "image-";

@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::STOCK_QEMU;
 use crate::cache::Cache;
 use crate::definition::{Emulator, Lab};
-use crate::emulator::BuiltEmulator;
+use crate::emulator::{BuiltEmulator, EmulatorProgram, lock_building};
 use crate::error::Error;
 use crate::image::Image;
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recorded::version_of;
 use crate::request::{Happening, Request};
 use crate::run::Laboratory;
+use crate::tree::disk_usage;
 use crate::xen_image::XenImage;
 
 /// The command of this program that the self-test runs inside. It enters a guest, and fails unless the
@@ -29,50 +28,6 @@ pub const SELF_TEST: &str = "lab-self-test";
 struct Verdict {
     passed: bool,
     reason: String,
-}
-
-/// The program that emulates a laboratory.
-#[derive(Debug, Clone)]
-pub(crate) struct EmulatorProgram {
-    /// `None` for Debian's program in the image.
-    pub(crate) program: Option<PathBuf>,
-    /// It has the patches, without which there are no snapshots and no clock.
-    pub(crate) patched: bool,
-    /// SHA-256 of the program.
-    pub(crate) identity: String,
-    /// The upstream version.
-    pub(crate) version: String,
-    /// The source package and the version with which the laboratories were tested, if it differs.
-    pub(crate) drift: Option<(&'static str, &'static str)>,
-}
-
-impl EmulatorProgram {
-    fn built(built: &BuiltEmulator, emulator: Emulator) -> Self {
-        let manifest = built.manifest();
-        Self {
-            program: Some(built.program()),
-            patched: true,
-            identity: manifest.files.first().map_or_else(String::new, |file| file.sha256.clone()),
-            version: manifest.version.clone(),
-            drift: built.drift(emulator),
-        }
-    }
-
-    /// Debian's QEMU in the image.
-    fn stock(image: &Image) -> Self {
-        let manifest = image.manifest();
-        let file = manifest.files.iter().find(|file| file.path.ends_with(STOCK_QEMU));
-        let version = version_of(&manifest.packages, "qemu-system-x86").unwrap_or("unknown");
-        let version = version.split_once(':').map_or(version, |(_, rest)| rest);
-        Self {
-            program: None,
-            patched: false,
-            identity: file.map_or_else(String::new, |file| file.sha256.clone()),
-            version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
-            // The image reports the versions of its packages.
-            drift: None,
-        }
-    }
 }
 
 /// Builds the missing parts of a laboratory's image and its emulator in parallel, and returns the image.
@@ -207,5 +162,33 @@ impl<'a> Laboratory<'a> {
             }
         })?;
         Ok((finished.ending.code(), String::from_utf8_lossy(&output).trim().to_owned()))
+    }
+}
+
+/// Removes the whole cache, after other processes have finished building; running laboratories keep the files that they
+/// have open. Returns the number of bytes that were freed.
+///
+/// # Errors
+/// If a file cannot be removed.
+pub fn clean(cache: &Cache) -> Result<u64, Error> {
+    let root = cache.root();
+    if !root.exists() {
+        return Ok(0);
+    }
+    let _image = cache.lock_building()?;
+    let _bochs = lock_building(cache, Emulator::Bochs)?;
+    let _qemu = lock_building(cache, Emulator::Qemu)?;
+    let size = disk_usage(root);
+    fs::remove_dir_all(root).map_err(Error::file("Could not remove", root))?;
+    Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleaning_what_is_not_there_frees_nothing() {
+        assert_eq!(clean(&Cache::at("/nonexistent/exitless")).unwrap(), 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recipe::{COMPONENTS, RELEASE};
-use crate::recorded::remove;
+use crate::tree::remove;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "EXITLESS_DEBIAN_MIRROR";

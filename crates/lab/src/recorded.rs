@@ -1,19 +1,17 @@
 //! What all kinds of images have in common: a manifest that records files and packages, and a place that is taken when
 //! all is whole.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::assemble::write;
-use crate::cache::{Cache, disk_usage};
+use crate::cache::Cache;
 use crate::error::Error;
 use crate::packages::{self, Package};
 use crate::progress::{OnProgress, Progress, Step};
+use crate::tree::{disk_usage, sha256, take_place, write};
 
 /// The file of an image that holds its manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -271,35 +269,5 @@ impl<M: Recipe> Built<M> {
     /// Packages whose version is not the one with which it was proven: name, here, proven.
     pub fn drift(&self) -> Vec<(&str, &str, &str)> {
         drift(self.manifest.packages(), M::PROVEN)
-    }
-}
-
-/// Moves what is whole in `folder` to its place.
-pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
-    remove(place)?;
-    fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
-}
-
-/// SHA-256 of a file, in hexadecimal.
-pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
-    let mut file = File::open(path).map_err(Error::file("Could not open", path))?;
-    let mut hash = Sha256::new();
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut piece).map_err(Error::file("Could not read", path))? {
-            0 => break,
-            count => hash.update(&piece[..count]),
-        }
-    }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Removes a folder if it is there.
-pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::file("Could not remove", folder)(error))
-        }
-        _ => Ok(()),
     }
 }

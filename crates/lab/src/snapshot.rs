@@ -15,10 +15,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cache::{Cache, disk_usage};
+use crate::cache::Cache;
+use crate::definition::Lab;
 use crate::error::Error;
 use crate::recipe::key;
-use crate::recorded::{remove, take_place};
+use crate::tree::{disk_usage, remove, take_place};
 
 /// Space for all snapshots together, in bytes.
 const ROOM: u64 = 12 << 30;
@@ -145,13 +146,15 @@ impl Snapshot {
     }
 }
 
-/// The laboratory of each snapshot, and its size on the disk in bytes.
-pub(crate) fn sizes(all: &Path) -> impl Iterator<Item = (String, u64)> {
-    let folders = fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path());
-    folders.filter_map(|folder| {
-        let shape: Value = serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()?;
-        Some((shape["lab"].as_str()?.to_owned(), disk_usage(&folder)))
-    })
+/// Size of a laboratory's snapshots on the disk, in bytes.
+pub fn snapshots_size(cache: &Cache, lab: &Lab) -> u64 {
+    let folders = fs::read_dir(cache.snapshots()).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_of_lab = |folder: &PathBuf| {
+        let shape =
+            fs::read(folder.join(SHAPE)).ok().and_then(|shape| serde_json::from_slice::<Value>(&shape).ok());
+        shape.is_some_and(|shape| shape["lab"] == lab.name)
+    };
+    folders.filter(is_of_lab).map(|folder| disk_usage(&folder)).sum()
 }
 
 fn lock_of(folder: &Path) -> PathBuf {
@@ -244,6 +247,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::definition::LABS;
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -365,8 +369,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
         let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, |_| Ok(())).unwrap();
-        let listed: Vec<String> = sizes(&cache.snapshots()).map(|(lab, _)| lab).collect();
-        assert_eq!(listed, ["amd-svm"]);
+        let sized = |name| snapshots_size(&cache, LABS.iter().find(|lab| lab.name == name).unwrap());
+        assert!(sized("amd-svm") > 0);
+        assert_eq!(sized("intel-apicv"), 0);
         let folder = made.folder().to_owned();
         made.discard();
         assert!(!folder.exists() && !lock_of(&folder).exists());

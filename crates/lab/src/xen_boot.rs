@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::definition::Emulator;
 use crate::error::Error;
 use crate::tools::Invocation;
-use crate::xen_image::{HYPERVISOR, KERNEL, XenImage};
+use crate::xen_disk::{HYPERVISOR, KERNEL};
+use crate::xen_image::XenImage;
 
 /// QEMU's CPU. Xen 4.20 uses MWAIT if it is there, but TCG has no idle states for it, and Xen panics. On
 /// QEMU's EPYC, threads of dom0 lose their heap now and then (5 of 12 runs of `exitless stat` crashed, with

@@ -6,21 +6,57 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::assemble::{PackedKernel, files_below, list_modules, make_disk, unpacked_module, write};
+use serde::{Deserialize, Serialize};
+
+use crate::assemble::{DISK, MODULES, PackedKernel, files_below, list_modules, make_disk, unpacked_module};
+use crate::definition::Emulator;
 use crate::error::Error;
 use crate::guest_initial_ram_disk::{loading, with_needs};
-use crate::image::{DISK, MODULES};
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recorded::remove;
 use crate::tools::Invocation;
+use crate::tree::{remove, write};
 use crate::xen_guest;
-use crate::xen_image::{HYPERVISOR, KERNEL, XenModules};
 use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, VIRTIO_MODULES};
 
+pub(crate) const HYPERVISOR: &str = "xen.elf";
+pub(crate) const KERNEL: &str = "vmlinux";
 /// Free room on the disk, in bytes.
 const ROOM: u64 = 256 << 20;
 /// The largest hypervisor that is unpacked, in bytes: Debian's has 5 MiB.
 const LARGEST_HYPERVISOR: u64 = 64 << 20;
+
+/// Modules of a control domain, each list in the order of loading.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XenModules {
+    /// Modules of Xen and of the file system.
+    pub always: Vec<String>,
+    /// Modules of the disk that QEMU provides.
+    pub virtio: Vec<String>,
+    /// Modules of the disk that Bochs provides.
+    pub ata: Vec<String>,
+}
+
+impl XenModules {
+    /// All modules, each once.
+    pub(crate) fn all(&self) -> Vec<&String> {
+        let mut all: Vec<&String> = Vec::new();
+        for module in self.always.iter().chain(&self.virtio).chain(&self.ata) {
+            if !all.contains(&module) {
+                all.push(module);
+            }
+        }
+        all
+    }
+
+    /// The modules that the machine of `emulator` needs.
+    pub(crate) fn needed(&self, emulator: Emulator) -> impl Iterator<Item = &String> {
+        let disk = match emulator {
+            Emulator::Bochs => &self.ata,
+            Emulator::Qemu => &self.virtio,
+        };
+        self.always.iter().chain(disk)
+    }
+}
 
 /// Properties of the kernel that the rest of the image needs.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::archive::Archive;
-use crate::assemble::write;
 use crate::error::Error;
+use crate::tree::write;
 
 /// The folder of the guest's files on the disk.
 pub(crate) const FOLDER: &str = "opt/exitless/guest";

@@ -6,57 +6,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::definition::Emulator;
+use crate::assemble::{DISK, MODULES};
 use crate::error::Error;
-use crate::image::{DISK, MODULES};
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress};
 use crate::recipe;
 use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
 use crate::unpack;
-use crate::xen_disk::{self, Assembled};
+use crate::xen_disk::{self, Assembled, HYPERVISOR, KERNEL, XenModules};
 use crate::xen_recipe;
 
 /// The effort of building the image of the Xen host, in addition to the image that all laboratories share.
 pub const XEN_BUILD_EFFORT: Effort =
     Effort { download_mib: 125, disk_mib: 430, time: Duration::from_secs(30) };
 
-pub(crate) const HYPERVISOR: &str = "xen.elf";
-pub(crate) const KERNEL: &str = "vmlinux";
 const SPACE_TO_BUILD: u64 = 2000;
-
-/// Modules of a control domain, each list in the order of loading.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XenModules {
-    /// Modules of Xen and of the file system.
-    pub always: Vec<String>,
-    /// Modules of the disk that QEMU provides.
-    pub virtio: Vec<String>,
-    /// Modules of the disk that Bochs provides.
-    pub ata: Vec<String>,
-}
-
-impl XenModules {
-    /// All modules, each once.
-    pub(crate) fn all(&self) -> Vec<&String> {
-        let mut all: Vec<&String> = Vec::new();
-        for module in self.always.iter().chain(&self.virtio).chain(&self.ata) {
-            if !all.contains(&module) {
-                all.push(module);
-            }
-        }
-        all
-    }
-
-    /// The modules that the machine of `emulator` needs.
-    pub(crate) fn needed(&self, emulator: Emulator) -> impl Iterator<Item = &String> {
-        let disk = match emulator {
-            Emulator::Bochs => &self.ata,
-            Emulator::Qemu => &self.virtio,
-        };
-        self.always.iter().chain(disk)
-    }
-}
 
 /// The manifest of the Xen host's image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 use super::*;
-use crate::assemble::write;
 use crate::cache::Cache;
 use crate::guest_image::GuestManifest;
+use crate::tree::write;
 
 fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
     let root = tempfile::tempdir().unwrap();

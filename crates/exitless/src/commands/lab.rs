@@ -171,7 +171,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             disk_usage_bytes: shared.unwrap_or(0) + own.unwrap_or(0),
             emulator_bytes: emulator.unwrap_or(0),
             device_image_bytes: devices.filter(|_| lab.can_have_devices()).unwrap_or(0),
-            snapshot_bytes: cache.snapshots_size(&lab),
+            snapshot_bytes: lab::snapshots_size(&cache, &lab),
         }
     });
     let mut out = std::io::stdout().lock();
@@ -304,7 +304,7 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
 
 fn clean() -> anyhow::Result<ExitCode> {
     let cache = Cache::of_user()?;
-    let freed = cache.clean()?;
+    let freed = lab::clean(&cache)?;
     println!(
         "Removed {} MiB of images, emulators, snapshots and packages from {}",
         freed >> 20,

@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use super::EmulatorManifest;
 use super::source::{Need, PROGRAM, Source};
-use crate::assemble::write;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::packages::{self, last_lines, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
-use crate::recorded::{self, remove, sha256};
+use crate::recorded;
+use crate::tree::{remove, sha256, write};
 use crate::unpack::unpack_one;
 
 /// Disk space that a build needs, in MiB.

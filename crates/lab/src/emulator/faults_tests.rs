@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::BuiltEmulator;
-use crate::assemble::STOCK_QEMU;
+use crate::assemble::{STOCK_QEMU, TOOLS};
 use crate::cache::Cache;
 use crate::definition::Emulator;
-use crate::image::{Image, TOOLS};
+use crate::image::Image;
 use crate::packages::on_path;
 use crate::tools::{Invocation, LIBRARIES};
 

@@ -6,6 +6,7 @@
 mod compile;
 #[cfg(test)]
 mod faults_tests;
+mod program;
 mod source;
 
 use std::fs::File;
@@ -17,7 +18,9 @@ use crate::cache::Cache;
 use crate::definition::Emulator;
 use crate::error::Error;
 use crate::progress::OnProgress;
-use crate::recorded::{self, FileRecord, Recorded, take_place};
+use crate::recorded::{self, FileRecord, Recorded};
+use crate::tree::{disk_usage, take_place};
+pub(crate) use program::EmulatorProgram;
 use source::Source;
 
 /// What an emulator was built from and by.
@@ -105,7 +108,7 @@ impl BuiltEmulator {
 
     /// Bytes that it takes on the disk.
     pub fn disk_usage(&self) -> u64 {
-        crate::cache::disk_usage(&self.folder)
+        disk_usage(&self.folder)
     }
 }
 

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Machine, PowerOn};
-use crate::assemble::{CYLINDER, write};
+use crate::assemble::{CYLINDER, TOOLS};
 use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
-use crate::image::TOOLS;
 use crate::multiboot::{self, Boot};
 use crate::payload::{self, Contents};
 use crate::process::Process;
 use crate::pvh;
 use crate::rom;
 use crate::tools::Invocation;
+use crate::tree::write;
 use crate::watch::Watch;
-use crate::xen_image;
+use crate::xen_disk;
 
 /// The time at power-on in seconds since 1970: 2026-01-01. It is fixed, so that a run can be repeated.
 const START: u64 = 1_767_225_600;
@@ -90,11 +90,11 @@ impl Machine<'_> {
             return write(&pvh::contents(self.memory_mib, &kernel, &self.command_line(), initial_ram_disk));
         };
         let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));
-        let hypervisor = xen.path(xen_image::HYPERVISOR);
+        let hypervisor = xen.path(xen_disk::HYPERVISOR);
         let boot = Boot {
             hypervisor: (&hypervisor, &read(&hypervisor)?),
             hypervisor_arguments: &self.hypervisor_arguments(),
-            kernel: &read(&xen.path(xen_image::KERNEL))?,
+            kernel: &read(&xen.path(xen_disk::KERNEL))?,
             kernel_arguments: &self.command_line(),
             initial_ram_disk,
         };

@@ -5,15 +5,16 @@ mod qemu;
 
 use std::path::{Path, PathBuf};
 
+use crate::assemble::DISK;
 use crate::definition::{Emulator, Lab};
 use crate::device::Device;
 use crate::device_image::DeviceImage;
+use crate::emulator::EmulatorProgram;
 use crate::error::Error;
 use crate::guest_agent::GuestAgent;
 use crate::guest_image::GuestImage;
-use crate::image::{DISK, Image};
+use crate::image::Image;
 use crate::job::AGENT_ARGUMENT;
-use crate::laboratory::EmulatorProgram;
 use crate::payload;
 use crate::process::Process;
 use crate::tools::Invocation;

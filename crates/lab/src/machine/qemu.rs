@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Machine, PowerOn};
-use crate::assemble::STOCK_QEMU;
+use crate::assemble::{COMPRESSED_KERNEL, STOCK_QEMU, TOOLS};
 use crate::device;
 use crate::device_image;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
-use crate::image::{COMPRESSED_KERNEL, TOOLS};
 use crate::job::PORT_NAME;
 use crate::process::Process;
 use crate::tools::{Invocation, LIBRARIES};

@@ -1,0 +1,60 @@
+//! Files and folders of the cache: written, moved to their place, measured, removed.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::Error;
+
+/// Writes a file, and the folders above it if they are missing.
+pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::file("Could not make", parent))?;
+    }
+    fs::write(path, contents).map_err(Error::file("Could not write", path))
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
+}
+
+/// Moves what is whole in `folder` to its place.
+pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
+    remove(place)?;
+    fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
+}
+
+/// Removes a folder if it is there.
+pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::file("Could not remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// SHA-256 of a file, in hexadecimal.
+pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
+    let mut file = File::open(path).map_err(Error::file("Could not open", path))?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece).map_err(Error::file("Could not read", path))? {
+            0 => break,
+            count => hash.update(&piece[..count]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Size on the disk below a path, in bytes, without following links.
+pub(crate) fn disk_usage(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = path.symlink_metadata() else { return 0 };
+    let own = metadata.blocks() * 512;
+    let below = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    if metadata.is_dir() { below.map(|entry| disk_usage(&entry.path())).sum::<u64>() + own } else { own }
+}
