@@ -6,15 +6,14 @@ mod verdict;
 use std::collections::BTreeSet;
 
 use exits::profile_comparison::{Basis, ComparedVm, Estimate, Per, ProfileComparison, Subject};
-use exits::{Access, Change, Dimension, Grouping};
-use stats::Interval;
+use exits::{Access, Dimension, Grouping};
 use traces::{Recordings, Unlike};
 
 pub(crate) use doubts::doubts;
 pub(crate) use verdict::{extremes, headline, verdict};
 
-use crate::figure::{self, NONE, count, printable};
-use crate::quantity::per_second;
+use crate::format::{self, NONE, count, per_second};
+use crate::text::printable;
 
 /// Two sides of recordings with their comparison.
 #[derive(Debug, Clone, Copy)]
@@ -145,56 +144,20 @@ pub(crate) fn rate(value: f64, per: Per) -> String {
             let places = (1.0 - value.log10().floor()).clamp(2.0, 12.0) as usize;
             format!("{value:.places$}")
         }
-        Per::Operation if value < 10.0 => figure::rate(value),
+        Per::Operation if value < 10.0 => format::per_operation(value),
         Per::Operation if value < 100.0 => format!("{value:.1}"),
         Per::Operation | Per::Recording => count(value.round() as u64),
     }
 }
 
-/// Formats percent: "-71.3", "+2.0", "+1,234"; from a hundred on without decimals.
-fn percent(value: f64) -> String {
-    if value.abs() < 99.95 {
-        return figure::percent(value);
-    }
-    if value < 0.0 {
-        // -99.97 must not be rounded to -100, because some exits are left.
-        return if value > -100.0 && value < -99.95 {
-            format!("{:.2}", value.max(-99.99))
-        } else {
-            "-100".to_owned()
-        };
-    }
-    match value {
-        value if value < 1e9 => format!("+{}", count(value.round() as u64)),
-        value => format!("+{value:.0e}"),
-    }
-}
-
 /// The change in percent, or a word if it cannot be given in percent.
 pub(crate) fn change(estimate: Option<Estimate>) -> String {
-    match estimate.map(|estimate| estimate.change) {
-        Some(Change::Percent(-100.0)) => "gone".to_owned(),
-        Some(Change::Percent(value)) => format!("{} %", percent(value)),
-        Some(Change::FromNothing) => "new".to_owned(),
-        Some(Change::StillNothing) => "0.0 %".to_owned(),
-        None => NONE.to_owned(),
-    }
+    format::change(estimate.map(|estimate| estimate.change))
 }
 
 /// The interval of an estimate: "-71.6 to -71.0 %", "+200 % or more", or a dash.
 pub(crate) fn interval(estimate: Option<Estimate>) -> String {
-    of_interval(estimate.and_then(|estimate| estimate.interval))
-}
-
-/// The text of an interval.
-pub(crate) fn of_interval(interval: Option<Interval>) -> String {
-    match interval {
-        Some(Interval { low, high }) if high.is_finite() => {
-            format!("{} to {} %", percent(low), percent(high))
-        }
-        Some(Interval { low, .. }) => format!("{} % or more", percent(low)),
-        None => NONE.to_owned(),
-    }
+    format::interval_of(estimate.and_then(|estimate| estimate.interval))
 }
 
 /// The method of an interval, in a word.
@@ -247,29 +210,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_keep_what_counts() {
-        let shown = [-71.27, 0.01, 2.04, 99.97, 1234.4, -99.97, -99.9999, -100.0, 2e12].map(percent);
-        assert_eq!(shown, ["-71.3", "0.0", "+2.0", "+100", "+1,234", "-99.97", "-99.99", "-100", "+2e12"]);
-    }
-
-    #[test]
     fn rare_exits_of_an_operation_keep_two_digits() {
         let shown =
             [2.8214, 0.126, 0.0421, 0.000_234, 0.0, 53.0, 1234.4].map(|value| rate(value, Per::Operation));
         assert_eq!(shown, ["2.821", "0.126", "0.042", "0.00023", "0.000", "53.0", "1,234"]);
-    }
-
-    #[test]
-    fn ends_that_are_not_there_are_said() {
-        let estimate = |low, high| {
-            Some(Estimate {
-                change: Change::FromNothing,
-                interval: Some(Interval { low, high }),
-                basis: None,
-            })
-        };
-        assert_eq!(interval(estimate(200.0, f64::INFINITY)), "+200 % or more");
-        assert_eq!(interval(estimate(-5.0, 3.0)), "-5.0 to +3.0 %");
-        assert_eq!((interval(None), change(None)), (NONE.to_owned(), NONE.to_owned()));
     }
 }

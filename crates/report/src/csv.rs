@@ -8,8 +8,8 @@ use std::fmt::{Display, Write};
 
 use exits::{Profile, Slice, Table, TimelineRows};
 
-use crate::figure::printable;
 use crate::rows::{Figures, Names, rest_row, table_rows};
+use crate::text::printable;
 
 pub use comparison::comparison;
 pub use study::study;

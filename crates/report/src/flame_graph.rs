@@ -6,8 +6,8 @@
 use hotspots::{Frame, Node, NodeName, Recording, Space, Weight};
 use maud::{Markup, PreEscaped, html};
 
-use crate::figure::printable;
-use crate::quantity::{counted, share, whole_time};
+use crate::format::{counted, share, whole_time};
+use crate::text::printable;
 
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;

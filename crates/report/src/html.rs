@@ -35,8 +35,8 @@ use experiment::prove::{Outcome, Recording};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use probe::run::Arm;
 
-use crate::figure;
-use crate::quantity::counted;
+use crate::format::counted;
+use crate::proved;
 
 const STYLE: &str = include_str!("html/style.css");
 
@@ -56,7 +56,7 @@ pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="color-scheme" content="light dark";
-                title { "Interrupt virtualization: " (figure::judgement(outcome.judgement)) }
+                title { "Interrupt virtualization: " (proved::judgement(outcome.judgement)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
@@ -86,7 +86,7 @@ pub fn prove(outcome: &Outcome, recording: &Recording) -> String {
 
 /// The available arms, in the order of the tables.
 fn arms(outcome: &Outcome) -> Vec<Arm> {
-    match figure::only_arm(&outcome.arms) {
+    match proved::only_arm(&outcome.arms) {
         None => vec![Arm::Off, Arm::On],
         Some(arm) => vec![arm],
     }
@@ -110,9 +110,9 @@ fn legend(outcome: &Outcome) -> Markup {
     html! {
         p.legend {
             @for arm in arms(outcome) {
-                span.(figure::arm(arm)) {
+                span.(proved::arm(arm)) {
                     svg width="12" height="12" aria-hidden="true" { (mark(arm, "6", 6.0)) }
-                    "interrupt virtualization " (figure::arm(arm))
+                    "interrupt virtualization " (proved::arm(arm))
                 }
             }
         }

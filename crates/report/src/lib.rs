@@ -5,17 +5,18 @@
 
 mod compared;
 pub mod csv;
-mod figure;
 mod fixing;
 mod flame_graph;
+mod format;
 pub mod html;
 pub mod json;
 pub mod parquet;
-mod quantity;
+mod proved;
 pub mod rows;
 mod running;
 mod studied;
 pub mod terminal;
+mod text;
 pub mod top;
 pub mod tuned;
 

@@ -7,8 +7,7 @@ use experiment::study::analysis::{
 use experiment::study::{Better, Unit};
 use stats::{Contrast, Interval, Scale};
 
-use crate::figure::NONE;
-use crate::quantity::{counted, time};
+use crate::format::{self, NONE, counted, time};
 
 /// A number of guests: "2 VMs", or "2 guests".
 pub(crate) fn guests(findings: &Findings, count: u32) -> String {
@@ -151,7 +150,7 @@ fn grouped(value: f64, decimals: usize) -> String {
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("-", rest));
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
-    let whole = whole.parse().map_or_else(|_| whole.to_owned(), crate::figure::count);
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), crate::format::count);
     format!("{}{whole}{rest}", if is_zero { "" } else { sign })
 }
 
@@ -172,7 +171,7 @@ pub(crate) fn interval(change: Option<Contrast>, unit: Unit) -> String {
         return NONE.to_owned();
     };
     match change.scale {
-        Scale::Ratio => format!("{} to {}", signed(low, 1), with_sign(high, change.scale, unit)),
+        Scale::Ratio => format!("{} to {}", format::percent(low), with_sign(high, change.scale, unit)),
         Scale::Difference => {
             let (shown, suffix) = absolute(unit, low.abs().max(high.abs()));
             format!("{} to {}{suffix}", shown(low), shown(high))
@@ -182,7 +181,7 @@ pub(crate) fn interval(change: Option<Contrast>, unit: Unit) -> String {
 
 fn with_sign(value: f64, scale: Scale, unit: Unit) -> String {
     match scale {
-        Scale::Ratio => format!("{} %", signed(value, 1)),
+        Scale::Ratio => format!("{} %", format::percent(value)),
         Scale::Difference => {
             let (shown, suffix) = absolute(unit, value.abs());
             format!("{}{suffix}", shown(value))
@@ -202,11 +201,6 @@ fn absolute(unit: Unit, largest: f64) -> (impl Fn(f64) -> String, String) {
     (move |value: f64| signed_grouped(value / measure.size, decimals), suffix)
 }
 
-fn signed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:+.decimals$}");
-    if text[1..].chars().all(|c| matches!(c, '0' | '.')) { text[1..].to_owned() } else { text }
-}
-
 fn signed_grouped(value: f64, decimals: usize) -> String {
     let text = grouped(value.abs(), decimals);
     let is_zero = text.chars().all(|c| matches!(c, '0' | '.' | ','));
@@ -219,7 +213,7 @@ fn signed_grouped(value: f64, decimals: usize) -> String {
 
 /// The change in percent of the baseline, if defined: "-43.2 %".
 pub(crate) fn percent(comparison: &Comparison) -> String {
-    comparison.percent.map_or_else(|| NONE.to_owned(), |percent| format!("{} %", signed(percent, 1)))
+    comparison.percent.map_or_else(|| NONE.to_owned(), |percent| format!("{} %", format::percent(percent)))
 }
 
 /// A p value: "0.008", "<0.001".

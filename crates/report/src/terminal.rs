@@ -61,7 +61,9 @@ pub use self::vms::vms;
 use experiment::prove::{Judgement, Outcome};
 use textwrap::Options;
 
-use crate::figure;
+use crate::format;
+use crate::proved;
+use crate::text;
 
 /// The least width of tables, however narrow the terminal.
 pub(crate) const NARROWEST: usize = 72;
@@ -73,9 +75,9 @@ pub(crate) const NARROWEST: usize = 72;
 pub fn prove(outcome: &Outcome, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = String::new();
-    let title = match figure::only_arm(&outcome.arms) {
+    let title = match proved::only_arm(&outcome.arms) {
         None => "Median cost of one operation in TSC cycles, interrupt virtualization off and on".to_owned(),
-        Some(arm) => format!("Cost of one operation, interrupt virtualization {}", figure::arm(arm)),
+        Some(arm) => format!("Cost of one operation, interrupt virtualization {}", proved::arm(arm)),
     };
     text.push_str(&wrapped(&title, width, "", ""));
     text.push('\n');
@@ -110,28 +112,28 @@ fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
         return "No exits were counted.\n".to_owned();
     };
     let totals = &outcome.exits;
-    let operations = match figure::only_arm(&outcome.arms) {
-        Some(arm) => figure::count(*totals.operations.of(arm)),
+    let operations = match proved::only_arm(&outcome.arms) {
+        Some(arm) => format::count(*totals.operations.of(arm)),
         None if totals.operations.off == totals.operations.on => {
-            format!("{} an arm", figure::count(totals.operations.off))
+            format!("{} an arm", format::count(totals.operations.off))
         }
         None => format!(
             "{} off, {} on",
-            figure::count(totals.operations.off),
-            figure::count(totals.operations.on)
+            format::count(totals.operations.off),
+            format::count(totals.operations.on)
         ),
     };
     let lost = totals.lost.off + totals.lost.on;
     let title = format!(
         "VM exits over all operations ({operations}; {} lost)",
-        crate::quantity::counted(lost, "event")
+        crate::format::counted(lost, "event")
     );
     format!("{}\n{table}", wrapped(&title, width, "", ""))
 }
 
 pub(crate) fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> String {
     let options = Options::new(width).initial_indent(first).subsequent_indent(rest);
-    let mut text = textwrap::fill(&figure::printable(text), options);
+    let mut text = textwrap::fill(&text::printable(text), options);
     text.push('\n');
     text
 }

@@ -6,9 +6,8 @@ mod terminal;
 use experiment::study::tuning::{Judged, Left, LeftTo, Ruling, TunedDefinition, Tuning};
 use similar::TextDiff;
 
-use crate::figure::NONE;
 use crate::fixing::{in_lines, unified_diff};
-use crate::quantity::counted;
+use crate::format::{NONE, counted};
 use crate::studied::{self, Measure};
 
 pub use markdown::tuning as markdown;

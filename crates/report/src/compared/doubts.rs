@@ -3,8 +3,7 @@
 use exits::profile_comparison::{Doubt, Which};
 
 use super::Compared;
-use crate::figure::count;
-use crate::quantity::{counted, share};
+use crate::format::{count, counted, share};
 
 fn side(which: Which) -> &'static str {
     match which {

@@ -3,8 +3,7 @@
 use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
 
 use super::{Compared, change, interval, unit};
-use crate::figure;
-use crate::quantity::time;
+use crate::format::{self, time};
 
 /// The verdict on the total, and the rows that changed most in either direction.
 pub(crate) fn verdict(compared: &Compared<'_>) -> String {
@@ -97,7 +96,7 @@ fn by_how_much(row: &ComparedRow, unit: &str) -> String {
     }
     let by = row.after.rate - row.before.rate;
     let sign = if by < 0.0 { "-" } else { "+" };
-    format!("{sign}{} exits {unit}", figure::rate(by.abs()))
+    format!("{sign}{} exits {unit}", format::per_operation(by.abs()))
 }
 
 fn capital(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::figure;
+use crate::format;
 
 /// The ratio of the ends above which ticks are logarithmic.
 const WIDE: f64 = 4.0;
@@ -59,7 +59,7 @@ impl LogAxis {
             @for tick in self.ticks() {
                 @let share = self.share(tick);
                 line.axis x1=(percent(share)) x2=(percent(share)) y1=(y) y2=(y + 4) {}
-                text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (figure::cycles(tick)) }
+                text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (format::cycles(tick)) }
             }
         }
     }

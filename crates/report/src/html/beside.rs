@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::axis::{anchor, linear_ticks, percent};
 use super::chart;
-use crate::figure::NONE;
+use crate::format::NONE;
 
 /// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.8;

@@ -16,8 +16,8 @@ use super::histogram::{self, Lane};
 use super::profile::tile;
 use super::recording;
 use crate::compared::{self, Compared};
-use crate::figure::minus;
-use crate::quantity::{counted, rate, whole_time};
+use crate::format::{counted, rate_over, whole_time};
+use crate::text::minus;
 
 /// The most reasons with a histogram, those with most time.
 const MOST_HISTOGRAMS: usize = 9;
@@ -100,7 +100,7 @@ fn side(label: &str, summary: &SideSummary, recordings: &[Recordings], exits: u6
         "{label}: {} in {} ({}){operations}, {} with {} · {}",
         counted(exits, "exit"),
         whole_time(ns),
-        rate(exits, ns),
+        rate_over(exits, ns),
         counted(summary.vms as u64, "VM"),
         counted(summary.vcpus as u64, "vCPU"),
         recording::eyebrow(&files),

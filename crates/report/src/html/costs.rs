@@ -11,10 +11,12 @@ use probe::run::Arm;
 
 use super::arms;
 use super::axis::percent;
-use crate::figure::{self, NONE};
+use crate::format::{self, NONE};
+use crate::proved;
+use crate::text;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
-    let both = figure::only_arm(&outcome.arms).is_none();
+    let both = proved::only_arm(&outcome.arms).is_none();
     html! {
         section {
             h2 { "Cost of one operation" }
@@ -23,7 +25,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                 @if let Some(emulator) = &outcome.emulated {
                     ", which are " (emulated_cycles(emulator)) " (" (emulator) ") and not time on hardware"
                 } @else if let Some(khz) = outcome.tsc_khz {
-                    ", of which one microsecond has " (figure::cycles(f64::from(khz) / 1000.0))
+                    ", of which one microsecond has " (format::cycles(f64::from(khz) / 1000.0))
                 }
                 @if let Some(charged) = charged_switch(outcome.switch_cycles) { "; they include " (charged) }
                 ". The first row is what measuring itself costs; it is part of every other row."
@@ -61,14 +63,14 @@ pub(super) fn over_costs(outcome: &Outcome) -> Markup {
                     table {
                         thead { tr {
                             th scope="col" { "Operation" }
-                            @for cycles in &costs { th scope="col" { (figure::count(u64::from(*cycles))) } }
+                            @for cycles in &costs { th scope="col" { (format::count(u64::from(*cycles))) } }
                         } }
                         tbody {
                             @for (measure, points) in &rows { tr {
                                 th scope="row" { (measure.title()) }
                                 @for cycles in &costs {
                                     td { (points.iter().find(|(at, _)| at == cycles).map_or_else(
-                                        || NONE.to_owned(), |(_, change)| figure::minus(&figure::percent(*change)))) }
+                                        || NONE.to_owned(), |(_, change)| text::minus(&format::percent(*change)))) }
                                 }
                             } }
                         }
@@ -106,10 +108,10 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
         svg.curve viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label="Change of the median over the cost of a switch" {
             @for change in [0.0, -50.0, -100.0] {
                 line.axis x1="40" x2=(WIDTH - NAMES) y1=(y(change)) y2=(y(change)) {}
-                text x="36" y=(y(change) + 4.0) text-anchor="end" { (figure::minus(&format!("{change:.0} %"))) }
+                text x="36" y=(y(change) + 4.0) text-anchor="end" { (text::minus(&format!("{change:.0} %"))) }
             }
             @for cycles in costs {
-                text x=(x(*cycles)) y=(HEIGHT - 5.0) text-anchor="middle" { (figure::count(u64::from(*cycles))) }
+                text x=(x(*cycles)) y=(HEIGHT - 5.0) text-anchor="middle" { (format::count(u64::from(*cycles))) }
             }
             @for (_, points) in rows {
                 polyline points=(path(points)) fill="none" stroke="currentColor" stroke-width="1.5" {}
@@ -148,8 +150,8 @@ fn compared(outcome: &Outcome) -> Markup {
                     tr {
                         th scope="row" { (row.measure.title()) }
                         (pair(&row.cost, |cost| cost.median))
-                        td class=(tone(row.effect)) { (figure::minus(&bare(row.difference))) }
-                        td { (figure::minus(&bare_interval(row.difference))) }
+                        td class=(tone(row.effect)) { (text::minus(&bare(row.difference))) }
+                        td { (text::minus(&bare_interval(row.difference))) }
                         td.plot { (interval_plot(row, span)) }
                         (pair(&row.cost, |cost| cost.pooled.p99))
                         td { (exits(row, Arm::Off)) } td { (exits(row, Arm::On)) }
@@ -181,7 +183,7 @@ fn alone(outcome: &Outcome) -> Markup {
                             @if let Some(cost) = row.cost.of(arm) {
                                 @let pooled = cost.pooled;
                                 @for value in [cost.median, pooled.p90, pooled.p99, pooled.p999, pooled.mean] {
-                                    td { (figure::cycles(value)) }
+                                    td { (format::cycles(value)) }
                                 }
                             }
                             td { (exits(row, arm)) }
@@ -197,7 +199,7 @@ fn alone(outcome: &Outcome) -> Markup {
 fn pair(cost: &ArmPair<Option<Cost>>, value: fn(&Cost) -> f64) -> Markup {
     html! {
         @for cost in [&cost.off, &cost.on] {
-            td { (cost.as_ref().map_or_else(|| NONE.to_owned(), |cost| figure::cycles(value(cost)))) }
+            td { (cost.as_ref().map_or_else(|| NONE.to_owned(), |cost| format::cycles(value(cost)))) }
         }
     }
 }
@@ -212,15 +214,15 @@ fn tone(effect: Effect) -> &'static str {
 
 /// The percentage without the unit, which is in the column's title.
 fn bare(difference: Option<Difference>) -> String {
-    difference.map_or_else(|| NONE.to_owned(), |difference| figure::percent(difference.percent))
+    difference.map_or_else(|| NONE.to_owned(), |difference| format::percent(difference.percent))
 }
 
 fn bare_interval(difference: Option<Difference>) -> String {
-    figure::interval_of(difference).trim_end_matches(" %").to_owned()
+    proved::interval_of(difference).trim_end_matches(" %").to_owned()
 }
 
 fn exits(row: &MeasureOutcome, arm: Arm) -> String {
-    figure::rate_of(row.exits.traced.of(arm).or(*row.exits.statistics.of(arm)))
+    format::per_operation_of(row.exits.traced.of(arm).or(*row.exits.statistics.of(arm)))
 }
 
 fn p_value(value: Option<f64>) -> String {
@@ -255,7 +257,7 @@ fn across(value: f64, span: Interval) -> f64 {
 fn span_labels(span: Interval) -> Markup {
     html! {
         svg width="100%" height="14" aria-hidden="true" {
-            text.tick x="0" y="11" { (figure::minus(&format!("{:.0}", span.low))) }
+            text.tick x="0" y="11" { (text::minus(&format!("{:.0}", span.low))) }
             text.tick x=(percent(across(0.0, span))) y="11" text-anchor="middle" { "0" }
             // Near the zero there is no room for another label.
             @if across(0.0, span) < 0.7 {
@@ -267,7 +269,7 @@ fn span_labels(span: Interval) -> Markup {
 
 fn interval_plot(row: &MeasureOutcome, span: Interval) -> Markup {
     let zero = percent(across(0.0, span));
-    let label = format!("{}: change {}", row.measure.title(), figure::interval_of(row.difference));
+    let label = format!("{}: change {}", row.measure.title(), proved::interval_of(row.difference));
     html! {
         svg role="img" width="100%" height="18" aria-label=(label) {
             title { (label) }

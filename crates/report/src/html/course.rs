@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use traces::Recordings;
 
 use super::stacked::{Layer, MOST_LAYERS, Stacked, legend};
-use crate::quantity::{per_second, share, whole_time};
+use crate::format::{per_second, share, whole_time};
 
 /// The colours of reasons, the same on a whole page: the most frequent reasons have their own.
 #[derive(Debug, Default)]

@@ -8,7 +8,8 @@ use probe::run::Arm;
 
 use super::axis::{LogAxis, percent};
 use super::{arms, chart, legend};
-use crate::figure;
+use crate::format;
+use crate::proved;
 
 const LANE: u32 = 40;
 const GAP: u32 = 6;
@@ -49,9 +50,9 @@ fn multiple(outcome: &Outcome, recording: &Recording, row: &MeasureOutcome) -> M
         .map(|(arm, cost)| {
             format!(
                 "{}: p50 {}, p99 {}",
-                figure::arm(*arm),
-                figure::cycles(cost.pooled.median),
-                figure::cycles(cost.pooled.p99)
+                proved::arm(*arm),
+                format::cycles(cost.pooled.median),
+                format::cycles(cost.pooled.p99)
             )
         })
         .collect::<Vec<_>>();
@@ -61,8 +62,8 @@ fn multiple(outcome: &Outcome, recording: &Recording, row: &MeasureOutcome) -> M
             (hill(&recording.cycles(row.measure, *arm), &axis, *arm, top))
             @let median = percent(axis.share(cost.pooled.median));
             @let p99 = percent(axis.share(cost.pooled.p99));
-            line class={ "median " (figure::arm(*arm)) } x1=(median) x2=(median) y1=(top) y2=(top + LANE) {}
-            line class={ "p99 " (figure::arm(*arm)) } x1=(p99) x2=(p99) y1=(top) y2=(top + LANE) {}
+            line class={ "median " (proved::arm(*arm)) } x1=(median) x2=(median) y1=(top) y2=(top + LANE) {}
+            line class={ "p99 " (proved::arm(*arm)) } x1=(p99) x2=(p99) y1=(top) y2=(top + LANE) {}
         }
         (axis.render(bottom))
     };
@@ -71,7 +72,7 @@ fn multiple(outcome: &Outcome, recording: &Recording, row: &MeasureOutcome) -> M
             figcaption {
                 strong { (row.measure.title()) }
                 @for ((arm, _), words) in lanes.iter().zip(&words) {
-                    span.(figure::arm(*arm)) { (words) }
+                    span.(proved::arm(*arm)) { (words) }
                 }
             }
             (chart(bottom + 20, &format!("Samples of {}", row.measure.title()), &words.join("; "), &content))
@@ -100,7 +101,7 @@ fn hill(cycles: &[u64], axis: &LogAxis, arm: Arm, top: u32) -> Markup {
     path.push_str("V100Z");
     html! {
         svg x="0" y=(top) width="100%" height=(LANE) viewBox="0 0 100 100" preserveAspectRatio="none" {
-            path class={ "hill " (figure::arm(arm)) } d=(path) {}
+            path class={ "hill " (proved::arm(arm)) } d=(path) {}
         }
     }
 }

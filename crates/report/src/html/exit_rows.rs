@@ -4,8 +4,8 @@ use exits::{Dimension, Exits, Grouping, Key, Profile, Table};
 use maud::{Markup, html};
 
 use super::table::{Cell, Column, render};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{counted, per_second, share_of, time, time_of, whole_time};
+use crate::format::{NONE, count, counted, per_second, share_of, time, time_of, whole_time};
+use crate::text::printable;
 
 /// The number of rows that are not folded.
 const MOST_ROWS: usize = 12;

@@ -6,8 +6,9 @@ use probe::run::Arm;
 
 use super::axis::{linear_ticks, percent};
 use super::{arms, chart, legend};
-use crate::quantity::counted;
-use crate::{compared, figure};
+use crate::format::{self, counted};
+use crate::proved;
+use crate::text;
 
 /// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.84;
@@ -54,7 +55,7 @@ fn bars(outcome: &Outcome) -> Markup {
     let description = drawn
         .iter()
         .map(|row| {
-            let figures = arms.iter().map(|&arm| format!("{} {:.0}", figure::arm(arm), rate(row, arm)));
+            let figures = arms.iter().map(|&arm| format!("{} {:.0}", proved::arm(arm), rate(row, arm)));
             format!("{}: {}", row.reason, figures.collect::<Vec<_>>().join(", "))
         })
         .collect::<Vec<_>>()
@@ -64,7 +65,7 @@ fn bars(outcome: &Outcome) -> Markup {
             @let x = percent(across(tick));
             line.grid x1=(x) x2=(x) y1="0" y2=(bottom) {}
             text.tick x=(x) y=(bottom + 14) text-anchor=(if tick == 0.0 { "start" } else { "middle" }) {
-                (figure::cycles(tick))
+                (format::cycles(tick))
             }
         }
         text.tick x="100%" y=(bottom + 14) text-anchor="end" { "exits per 1,000" }
@@ -74,7 +75,7 @@ fn bars(outcome: &Outcome) -> Markup {
             @for (place, &arm) in (0..).zip(&arms) {
                 @let y = top + LABEL + place * BAR;
                 @let width = percent(across(rate(row, arm)));
-                rect class=(figure::arm(arm)) x="0" y=(y) width=(width) height=(BAR - 1) {}
+                rect class=(proved::arm(arm)) x="0" y=(y) width=(width) height=(BAR - 1) {}
                 text.value x=(width) dx="5" y=(y + 9) { (value(rate(row, arm))) }
             }
         }
@@ -83,7 +84,7 @@ fn bars(outcome: &Outcome) -> Markup {
 }
 
 fn value(rate: f64) -> String {
-    if rate == 0.0 || rate >= 10.0 { figure::cycles(rate) } else { format!("{rate:.1}") }
+    if rate == 0.0 || rate >= 10.0 { format::cycles(rate) } else { format!("{rate:.1}") }
 }
 
 fn figures(outcome: &Outcome) -> Markup {
@@ -97,13 +98,13 @@ fn figures(outcome: &Outcome) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Exit reason" }
-                        @for &arm in &arms { th scope="col" { "Exits, " (figure::arm(arm)) } }
+                        @for &arm in &arms { th scope="col" { "Exits, " (proved::arm(arm)) } }
                         @if both {
                             th scope="col" { "Change, %" }
                             th scope="col" { "95 % interval" }
                         }
                         @if reasons {
-                            @for &arm in &arms { th scope="col" { "Mean time, " (figure::arm(arm)) ", ns" } }
+                            @for &arm in &arms { th scope="col" { "Mean time, " (proved::arm(arm)) ", ns" } }
                             th.text scope="col" { "What it is" }
                         }
                     }
@@ -112,10 +113,10 @@ fn figures(outcome: &Outcome) -> Markup {
                     @for row in &totals.reasons {
                         tr {
                             th scope="row" { code { (row.reason) } }
-                            @for &arm in &arms { td { (figure::count_of(*row.count.of(arm))) } }
+                            @for &arm in &arms { td { (format::count_of(*row.count.of(arm))) } }
                             @if both {
-                                td { (figure::minus(&change(row.change))) }
-                                td { (figure::minus(&compared::of_interval(row.interval))) }
+                                td { (text::minus(&change(row.change))) }
+                                td { (text::minus(&format::interval_of(row.interval))) }
                             }
                             @for &arm in &arms { td { (mean(row, arm)) } }
                             td.text { (row.reason.about().unwrap_or_default()) }
@@ -130,10 +131,10 @@ fn figures(outcome: &Outcome) -> Markup {
                         @if sum.off.or(sum.on).is_some() {
                             tr {
                                 th scope="row" { (name) }
-                                @for &arm in &arms { td { (figure::count_of(*sum.of(arm))) } }
+                                @for &arm in &arms { td { (format::count_of(*sum.of(arm))) } }
                                 @if both {
-                                    td { (figure::minus(&change(figure::change_between(sum, totals.operations)))) }
-                                    td { (figure::minus(&figure::interval_between(sum, totals.operations))) }
+                                    td { (text::minus(&change(proved::change_between(sum, totals.operations)))) }
+                                    td { (text::minus(&proved::interval_between(sum, totals.operations))) }
                                 }
                                 @if reasons {
                                     @for _ in &arms { td {} }
@@ -161,7 +162,7 @@ fn by_operation(outcome: &Outcome) -> Markup {
                             tr {
                                 th scope="col" { "Operation" }
                                 th.text scope="col" { "Exit reason" }
-                                @for &arm in &arms { th scope="col" { "An operation, " (figure::arm(arm)) } }
+                                @for &arm in &arms { th scope="col" { "An operation, " (proved::arm(arm)) } }
                                 @if arms.len() == 2 { th scope="col" { "Change, %" } }
                             }
                         }
@@ -171,8 +172,8 @@ fn by_operation(outcome: &Outcome) -> Markup {
                                     tr.first[index == 0] {
                                         th scope="row" { @if index == 0 { (row.measure.title()) } }
                                         td.text { code { (reason.reason) } }
-                                        @for &arm in &arms { td { (figure::rate_of(*reason.per_operation.of(arm))) } }
-                                        @if arms.len() == 2 { td { (figure::minus(&change(reason.change))) } }
+                                        @for &arm in &arms { td { (format::per_operation_of(*reason.per_operation.of(arm))) } }
+                                        @if arms.len() == 2 { td { (text::minus(&change(reason.change))) } }
                                     }
                                 }
                             }
@@ -186,13 +187,13 @@ fn by_operation(outcome: &Outcome) -> Markup {
 
 /// The change without the unit, which is in the column's title.
 fn change(change: Option<exits::Change>) -> String {
-    figure::change(change).trim_end_matches(" %").to_owned()
+    format::change(change).trim_end_matches(" %").to_owned()
 }
 
 fn mean(row: &ReasonRow, arm: Arm) -> String {
     let time = row.handling.of(arm).as_ref().filter(|time| time.count() > 0);
     time.map_or_else(
-        || figure::NONE.to_owned(),
-        |time| figure::cycles(time.total_ns() as f64 / time.count() as f64),
+        || format::NONE.to_owned(),
+        |time| format::cycles(time.total_ns() as f64 / time.count() as f64),
     )
 }

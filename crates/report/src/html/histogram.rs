@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::axis::{LogAxis, anchor, percent};
 use super::chart;
-use crate::quantity::{time, whole_time};
+use crate::format::{time, whole_time};
 
 const LANE: u32 = 56;
 const GAP: u32 = 8;

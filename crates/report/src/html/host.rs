@@ -4,7 +4,7 @@ use experiment::prove::Outcome;
 use host::Fingerprint;
 use maud::{Markup, html};
 
-use crate::quantity::counted;
+use crate::format::counted;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     let fingerprint = &outcome.fingerprint;

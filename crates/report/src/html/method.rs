@@ -3,12 +3,12 @@
 use experiment::prove::Outcome;
 use maud::{Markup, html};
 
-use crate::figure;
-use crate::quantity::counted;
+use crate::format::{self, counted};
+use crate::proved;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     let plan = &outcome.plan;
-    let both = figure::only_arm(&outcome.arms).is_none();
+    let both = proved::only_arm(&outcome.arms).is_none();
     html! {
         section {
             h2 { "How this was measured" }
@@ -38,7 +38,7 @@ pub(super) fn render(outcome: &Outcome) -> Markup {
                 }
             } @else {
                 p {
-                    "A micro VM of " (plan.vcpus) " vCPUs ran every operation in runs of " (figure::count(plan.samples.into()))
+                    "A micro VM of " (plan.vcpus) " vCPUs ran every operation in runs of " (format::count(plan.samples.into()))
                     " samples. There is only one arm here, so no difference and no interval can be given."
                 }
             }

@@ -8,8 +8,7 @@ use stats::quantile;
 
 use super::axis::{LogAxis, percent};
 use super::{chart, legend, mark};
-use crate::figure;
-use crate::quantity::counted;
+use crate::format::{self, counted};
 
 const HEIGHT: u32 = 96;
 /// Margin above and below, so that no mark is cut.
@@ -70,14 +69,14 @@ fn multiple(recording: &Recording, measure: Measure) -> Markup {
     let description = format!(
         "{}, medians from {} to {} cycles",
         counted(points.len() as u64, "run"),
-        figure::cycles(low),
-        figure::cycles(high)
+        format::cycles(low),
+        format::cycles(high)
     );
     let content = html! {
         @for tick in ticks.into_iter().step_by(every) {
             @let at = format!("{:.1}", y(tick));
             line.grid x1="0" x2="100%" y1=(at) y2=(at) {}
-            text.tick x="0" y=(format!("{:.1}", y(tick) - 2.0)) { (figure::cycles(tick)) }
+            text.tick x="0" y=(format!("{:.1}", y(tick) - 2.0)) { (format::cycles(tick)) }
         }
         @for (index, point) in points.iter().enumerate() {
             @if index > 0 && points[index - 1].block != point.block {

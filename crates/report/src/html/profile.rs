@@ -9,8 +9,7 @@ use super::course::{Colours, Course};
 use super::document::document;
 use super::histogram::{self, Lane};
 use super::{exit_rows, recording, timeline_rows, vcpus};
-use crate::figure::count;
-use crate::quantity::{counted, rate, share, whole_time};
+use crate::format::{count, counted, rate_over, share, whole_time};
 use crate::terminal::window;
 
 /// Columns of a chart over the width of the page.
@@ -95,7 +94,7 @@ fn head(recordings: &Recordings) -> Markup {
         }
         @if profile.total() > 0 {
             dl.tiles {
-                (tile("Exits a second", &rate(profile.total(), observed_ns), &format!("{} with {}", counted(vms.len() as u64, "VM"), counted(profile.vcpus().len() as u64, "vCPU"))))
+                (tile("Exits a second", &rate_over(profile.total(), observed_ns), &format!("{} with {}", counted(vms.len() as u64, "VM"), counted(profile.vcpus().len() as u64, "vCPU"))))
                 @if handled.count() > 0 {
                     (tile("Handling, without sleep", &share(part(handled.total_ns())), &format!("of the vCPUs' time; {} in all", whole_time(handled.total_ns()))))
                     (tile("One exit, p50", &quantile(0.5), &format!("p99 {}, p99.9 {}", quantile(0.99), quantile(0.999))))

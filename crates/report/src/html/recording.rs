@@ -4,9 +4,8 @@ use exits::{Losses, Profile};
 use maud::{Markup, html};
 use traces::{Recording, Recordings};
 
-use crate::figure::count;
+use crate::format::{count, counted, share, whole_time};
 use crate::json::lost_percent;
-use crate::quantity::{counted, share, whole_time};
 use crate::terminal::notes;
 
 /// Linux's name of a host without a name.

@@ -6,8 +6,7 @@ use maud::{Markup, html};
 use super::beside::{Bars, Course, legend};
 use super::document::styled;
 use super::profile::tile;
-use crate::figure::{NONE, count};
-use crate::quantity::{counted, share, time};
+use crate::format::{NONE, count, counted, share, time};
 
 const STYLES: [&str; 2] = [include_str!("study.css"), include_str!("iocm.css")];
 

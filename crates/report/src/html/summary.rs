@@ -5,14 +5,15 @@ use host::Fingerprint;
 use maud::{Markup, html};
 
 use super::{machine, when};
-use crate::figure;
-use crate::quantity::counted;
+use crate::format::{self, counted};
+use crate::proved;
+use crate::text;
 
 pub(super) fn render(outcome: &Outcome) -> Markup {
     html! {
         header {
             p.eyebrow { "What interrupt virtualization is worth on this host" }
-            p class={ "judgement " (tone(outcome.judgement)) } { (figure::judgement(outcome.judgement)) }
+            p class={ "judgement " (tone(outcome.judgement)) } { (proved::judgement(outcome.judgement)) }
             // A line must not end between a figure and its unit.
             h1 { (outcome.verdict.replace(" %", "\u{a0}%")) }
             p.muted { (brief(&outcome.fingerprint)) " · " (when(outcome.started)) }
@@ -43,7 +44,7 @@ fn tiles(outcome: &Outcome) -> Markup {
     let headline = outcome.measures.iter().find(|row| Some(row.measure) == outcome.headline);
     let headline = headline.and_then(|row| Some((row.measure, row.difference?)));
     let eoi = &outcome.evidence.exits_per_eoi;
-    if figure::only_arm(&outcome.arms).is_some() {
+    if proved::only_arm(&outcome.arms).is_some() {
         return html! {};
     }
     html! {
@@ -51,10 +52,10 @@ fn tiles(outcome: &Outcome) -> Markup {
             @if let Some((measure, difference)) = headline {
                 div {
                     dt { "Cycles, " (measure.title()) }
-                    dd { (figure::minus(&figure::percent_of(Some(difference)))) }
+                    dd { (text::minus(&proved::percent_of(Some(difference)))) }
                     dd.note {
                         @match difference.interval {
-                            Some(interval) => { "95 % interval " (figure::minus(&figure::interval(interval))) }
+                            Some(interval) => { "95 % interval " (text::minus(&format::interval(interval))) }
                             None => { "no interval: fewer than four runs an arm" }
                         }
                     }
@@ -63,11 +64,11 @@ fn tiles(outcome: &Outcome) -> Markup {
             @if let Some(change) = outcome.exits.change {
                 div {
                     dt { "VM exits, all operations" }
-                    dd { (figure::minus(&figure::change(Some(change)))) }
+                    dd { (text::minus(&format::change(Some(change)))) }
                     dd.note {
-                        (figure::count_of(outcome.exits.traced.off.or(outcome.exits.statistics.off)))
+                        (format::count_of(outcome.exits.traced.off.or(outcome.exits.statistics.off)))
                         " off, "
-                        (figure::count_of(outcome.exits.traced.on.or(outcome.exits.statistics.on)))
+                        (format::count_of(outcome.exits.traced.on.or(outcome.exits.statistics.on)))
                         " on"
                     }
                 }

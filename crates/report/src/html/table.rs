@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::axis::percent;
-use crate::figure::minus;
+use crate::text::minus;
 
 /// The type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use traces::Recordings;
 use super::chart;
 use super::exit_rows::vm;
 use super::histogram::round;
-use crate::figure::printable;
-use crate::quantity::{counted, per_second, share};
+use crate::format::{counted, per_second, share};
+use crate::text::printable;
 
 const HEIGHT: u32 = 64;
 const COLUMNS: usize = 120;

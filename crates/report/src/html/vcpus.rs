@@ -10,8 +10,7 @@ use traces::Recordings;
 use super::axis::percent;
 use super::exit_rows::{vcpu, vm};
 use super::table::{Cell, Column, render};
-use crate::figure::count;
-use crate::quantity::{per_second, share, whole_time};
+use crate::format::{count, per_second, share, whole_time};
 
 /// The time of some vCPUs by use.
 #[derive(Debug, Clone, Copy, Default)]

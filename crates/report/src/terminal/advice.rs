@@ -10,9 +10,9 @@ use traces::Recordings;
 use super::columns::{Column, drawn};
 use super::recordings::{head, listed, notes, vm as vm_number};
 use super::{NARROWEST, wrapped};
-use crate::figure::{NONE, printable};
+use crate::format::{NONE, counted, per_second, rate_over, share_of, whole_time};
 use crate::json::{advice_name as name, advice_percent as percent};
-use crate::quantity::{counted, per_second, rate, share_of, whole_time};
+use crate::text::printable;
 
 /// The most ports, addresses or registers of a device that are named.
 const MOST_PARTS: usize = 4;
@@ -62,7 +62,7 @@ fn title(vm: &VmAdvice<'_>, observed_ns: u64, profile: &Profile) -> String {
     format!(
         "VM {}: {} exits of {} {vcpus}; the host needs {} of one CPU for them, of which changes below can save at most {}.",
         vm_number(vm.vm, profile),
-        rate(vm.exits, observed_ns),
+        rate_over(vm.exits, observed_ns),
         vm.vcpus,
         share_of(percent(vm.time_ns, observed_ns)),
         share_of(percent(vm.at_most_ns(), observed_ns)),
@@ -84,7 +84,7 @@ fn columns(rows: &[Row<'_>], observed_ns: u64) -> Vec<Column> {
     vec![
         Column::figures("", cells(&|at, _| at.to_string())),
         Column::names("device", cells(&|_, row| name(row.of))),
-        Column::figures("exits", cells(&|_, row| rate(row.exits, observed_ns))),
+        Column::figures("exits", cells(&|_, row| rate_over(row.exits, observed_ns))),
         Column::figures("host CPU", cells(&|_, row| cpu(row))),
         Column::figures("at most saved", cells(&|_, row| at_most(row))),
         Column::whole_names("exits then", cells(&|_, row| row.best().map_or(NONE, word).to_owned())),
@@ -107,7 +107,7 @@ fn left_out(vm: &VmAdvice<'_>, shown: usize, observed_ns: u64, width: usize) -> 
     }
     let exits = rest.iter().fold(0u64, |sum, row| sum.saturating_add(row.exits));
     let rows = counted(rest.len() as u64, "more row");
-    let said = format!("Left out: {rows} with {} exits; --top shows more.", rate(exits, observed_ns));
+    let said = format!("Left out: {rows} with {} exits; --top shows more.", rate_over(exits, observed_ns));
     wrapped(&said, width, "", "")
 }
 
@@ -165,7 +165,7 @@ fn seen(row: &Row<'_>, observed_ns: u64) -> String {
             Part::Access(access) => access.to_string(),
             Part::Whole | Part::Rest => reason.to_string(),
         };
-        format!("{what} {}", rate(exits, observed_ns))
+        format!("{what} {}", rate_over(exits, observed_ns))
     };
     let mut parts: Vec<String> = row.parts.iter().take(MOST_PARTS).map(said).collect();
     if row.parts.len() > MOST_PARTS {

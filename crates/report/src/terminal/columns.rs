@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use textwrap::core::display_width;
 
-use crate::figure::{folded, longest_word};
+use crate::text::{folded, longest_word};
 
 /// The gap between columns.
 const GAP: usize = 2;

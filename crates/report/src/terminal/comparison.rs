@@ -7,8 +7,7 @@ use super::columns::{Column, drawn};
 use super::recordings::named;
 use super::{NARROWEST, wrapped};
 use crate::compared::{self, Compared};
-use crate::figure::{NONE, count};
-use crate::quantity::{counted, rate, share_of, time, time_of, whole_time};
+use crate::format::{NONE, count, counted, rate_over, share_of, time, time_of, whole_time};
 
 /// The width of the labels on the left.
 const LABEL: usize = 11;
@@ -77,7 +76,7 @@ fn counted_exits(summary: &SideSummary, recordings: &[Recordings], exits: u64) -
         "{} in {} ({}) of {} with {}{operations}",
         count(exits),
         whole_time(ns),
-        rate(exits, ns),
+        rate_over(exits, ns),
         counted(summary.vms as u64, "VM"),
         counted(summary.vcpus as u64, "vCPU"),
     )

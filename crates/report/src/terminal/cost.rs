@@ -3,7 +3,7 @@
 use live::{Cost, ProgramCost};
 
 use super::wrapped;
-use crate::quantity::counted;
+use crate::format::counted;
 
 /// One sentence on the programs that count exits, at most `width` columns wide.
 #[must_use]

@@ -4,8 +4,7 @@ use exits::{AccessKind, Table};
 use traces::{Format, Recordings};
 
 use super::recordings::window;
-use crate::figure::count;
-use crate::quantity::whole_time;
+use crate::format::{count, whole_time};
 
 /// The source of exits, as far as the advice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use doctor::enable::{Applied, Arm, Effect, Plan, Standing, Step, StepOutcome};
 
 use super::{NARROWEST, wrapped};
-use crate::figure::printable;
+use crate::text::printable;
 
 /// The plan: the current state, the steps with their changes or the reason why nothing is done, and notes.
 ///

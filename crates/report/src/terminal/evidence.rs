@@ -3,8 +3,7 @@
 use experiment::prove::Outcome;
 use probe::Arms;
 
-use crate::figure::{self, NONE};
-use crate::quantity::counted;
+use crate::format::{self, NONE, counted};
 
 /// The mechanism of the arms and the kernel's reports, or the reason why there is only one arm.
 pub(super) fn evidence(outcome: &Outcome) -> String {
@@ -15,7 +14,7 @@ pub(super) fn evidence(outcome: &Outcome) -> String {
                 Some(changes) => format!("the kernel reported {} of it", counted(changes, "change")),
                 None => "the kernel's reports of it could not be read".to_owned(),
             };
-            let rate = |exits: Option<f64>| exits.map_or_else(|| NONE.to_owned(), figure::rate);
+            let rate = |exits: Option<f64>| exits.map_or_else(|| NONE.to_owned(), format::per_operation);
             let made = format!(
                 "Off by inhibit reason {}, set and lifted for this VM alone; {seen}.",
                 mechanism.reason()

@@ -5,7 +5,7 @@ use host::Inspection;
 
 use super::findings::{FindingsView, findings, findings_summary};
 use super::{NARROWEST, wrapped};
-use crate::figure::printable;
+use crate::text::printable;
 
 /// All checks by category and VM; the conclusion is last, next to the prompt.
 #[must_use]

@@ -8,8 +8,8 @@ use textwrap::Options;
 
 pub use self::change::change_in_words;
 use super::NARROWEST;
-use crate::figure::printable;
-use crate::quantity::counted;
+use crate::format::counted;
+use crate::text::printable;
 
 /// The settings of the display.
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,8 @@ use domain::Form;
 
 use super::findings::{change_in_words, findings_summary};
 use super::{NARROWEST, wrapped};
-use crate::figure::printable;
 use crate::fixing::{in_lines, unified_diff};
+use crate::text::printable;
 
 /// A fixed definition and the settings of its display.
 #[derive(Debug, Clone, Copy)]

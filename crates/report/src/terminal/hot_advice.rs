@@ -4,9 +4,9 @@ use advice::{Advice, Hot, hot};
 use hotspots::{Part, Recording};
 
 use super::{AdviceView, NARROWEST, wrapped};
-use crate::figure::{elided, printable};
+use crate::format::{counted, share};
 use crate::json::advice_name as name;
-use crate::quantity::{counted, share};
+use crate::text::{elided, printable};
 
 /// The most functions of a device that are named.
 const MOST_FUNCTIONS: usize = 4;

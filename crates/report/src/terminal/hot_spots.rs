@@ -6,8 +6,8 @@ use stats::Estimate;
 use super::columns::{Column, drawn};
 use super::recordings::{line, listed};
 use super::{NARROWEST, wrapped};
-use crate::figure::{NONE, count, elided, printable};
-use crate::quantity::{counted, share, share_of, time, whole_time};
+use crate::format::{NONE, count, counted, share, share_of, time, whole_time};
+use crate::text::{elided, printable};
 
 /// The settings of the display.
 #[derive(Debug, Clone, Copy)]

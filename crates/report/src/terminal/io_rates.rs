@@ -4,8 +4,8 @@ use iocm::control::rates::Rates;
 
 use super::NARROWEST;
 use super::columns::{Column, drawn};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{per_second, share_of};
+use crate::format::{NONE, count, per_second, share_of};
+use crate::text::printable;
 
 /// Work of I/O workers and devices between two readings.
 ///

@@ -2,7 +2,7 @@
 
 use load::{Outcome, Protocol};
 
-use crate::quantity::{per_second, share, time};
+use crate::format::{per_second, share, time};
 
 /// A line for each figure, none wider than 80 columns.
 #[must_use]

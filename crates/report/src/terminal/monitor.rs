@@ -7,8 +7,8 @@ use textwrap::Options;
 
 use super::NARROWEST;
 use super::columns::{Column, drawn};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{counted, per_second, share};
+use crate::format::{NONE, count, counted, per_second, share};
+use crate::text::printable;
 
 /// A decision with its figures, as a paragraph whose lines are at most `width` columns if `width` is at least
 /// 80.
@@ -53,7 +53,7 @@ pub fn monitor_state(state: &State, is_alive: bool, now: f64, width: usize) -> S
         "The monitor of {} {how}: process {}, a decision every {}, told {} ago.",
         printable(&state.target),
         state.pid,
-        crate::quantity::time(state.every * 1e9),
+        crate::format::time(state.every * 1e9),
         seconds(now - state.time),
     );
     let wrapped =

@@ -7,8 +7,7 @@ use traces::Recordings;
 use super::columns::{Column, drawn};
 use super::recordings::{head, line, listed, notes};
 use super::{NARROWEST, wrapped};
-use crate::figure::NONE;
-use crate::quantity::{counted, per_second, share, share_of, time};
+use crate::format::{NONE, counted, per_second, share, share_of, time};
 
 /// The exits that would be avoided, the reasons, and the sums.
 ///

@@ -8,7 +8,9 @@ use probe::run::Arm;
 use super::evidence::evidence;
 use super::tables::{Line, drawn};
 use super::{NARROWEST, wrapped};
-use crate::figure;
+use crate::format;
+use crate::proved;
+use crate::text;
 
 /// Rarer exits of an operation are the host's own interrupts and are left out.
 const RAREST: f64 = 0.005;
@@ -26,12 +28,12 @@ pub fn probe(outcome: &Outcome, recording: &Recording, width: usize) -> String {
     text.push_str("\nVM exits an operation, by reason\n\n");
     for row in &outcome.measures {
         for run in [Arm::Off, Arm::On].into_iter().filter_map(|arm| recording.counted_run(row.measure, arm)) {
-            let line = format!("{}, {}: {}", row.measure.title(), figure::arm(run.run.arm), exits(run));
+            let line = format!("{}, {}: {}", row.measure.title(), proved::arm(run.run.arm), exits(run));
             text.push_str(&wrapped(&line, width, "", "    "));
         }
     }
     for failure in &recording.failures {
-        let line = format!("{}, {}: {}", failure.measure, figure::arm(failure.arm), failure.why);
+        let line = format!("{}, {}: {}", failure.measure, proved::arm(failure.arm), failure.why);
         text.push_str(&wrapped(&line, width, "Not measured: ", "    "));
     }
     text.push('\n');
@@ -48,7 +50,7 @@ fn costs(outcome: &Outcome) -> Vec<Line> {
     rows.map(|(measure, arm, cost)| {
         let spread = cost.pooled;
         let mut cells =
-            vec![measure.name().to_owned(), figure::arm(arm).to_owned(), compact(spread.minimum as f64)];
+            vec![measure.name().to_owned(), proved::arm(arm).to_owned(), compact(spread.minimum as f64)];
         cells.extend([spread.median, spread.p90, spread.p99, spread.p999].map(compact));
         cells.push(compact(spread.maximum as f64));
         Line::plain(cells)
@@ -60,7 +62,7 @@ fn costs(outcome: &Outcome) -> Vec<Line> {
 fn compact(value: f64) -> String {
     const MILLION: f64 = 1e6;
     match value {
-        value if value < MILLION => figure::cycles(value),
+        value if value < MILLION => format::cycles(value),
         value if value < 100.0 * MILLION => format!("{:.2} M", value / MILLION),
         value => format!("{:.0} M", value / MILLION),
     }
@@ -82,7 +84,7 @@ fn exits(run: &CountedRun) -> String {
         if rate >= RAREST {
             let separator = if text.is_empty() { "" } else { ", " };
             // Writing to a String cannot fail.
-            let _ = write!(text, "{separator}{} {}", figure::printable(&name), figure::rate(rate));
+            let _ = write!(text, "{separator}{} {}", text::printable(&name), format::per_operation(rate));
         }
     }
     if text.is_empty() { "none".to_owned() } else { text }

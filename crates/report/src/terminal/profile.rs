@@ -7,8 +7,8 @@ use super::columns::{Column, drawn};
 use super::empty::why_empty;
 use super::recordings::{head, listed, notes, vm};
 use super::{NARROWEST, wrapped};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{counted, share, share_of, time, time_of};
+use crate::format::{NONE, count, counted, share, share_of, time, time_of};
+use crate::text::printable;
 
 /// The exits of `recordings` in the rows of `table`, which was made of their profile.
 ///

@@ -6,9 +6,9 @@ use exits::{Losses, Profile};
 use traces::{Options, Origin, Recording, Recordings};
 
 use super::wrapped;
-use crate::figure::{self, count};
+use crate::format::{self, count, counted, rate_over, share, whole_time};
 use crate::json::lost_percent;
-use crate::quantity::{counted, rate, share, whole_time};
+use crate::text;
 
 /// The width of the labels on the left.
 const LABEL: usize = 11;
@@ -50,7 +50,7 @@ pub fn doubts(recordings: &Recordings) -> Vec<String> {
     let lost = (recordings.profile.losses.lost_events > 0).then(|| format!("Lost: {}", lost(recordings)));
     let damages = damages(recordings).into_iter().map(|damage| format!("Damage {damage}"));
     let doubts = lost.into_iter().chain(damages).chain(warnings(recordings));
-    doubts.map(|doubt| figure::printable(&doubt)).collect()
+    doubts.map(|doubt| text::printable(&doubt)).collect()
 }
 
 pub(super) fn line(label: &str, said: &str, width: usize) -> String {
@@ -151,7 +151,7 @@ fn exits(recordings: &Recordings) -> String {
     format!(
         "{} ({}) of {} with {}; {} of them handled in {}",
         count(total),
-        rate(total, recordings.observed_ns()),
+        rate_over(total, recordings.observed_ns()),
         counted(vms.len() as u64, "VM"),
         counted(profile.vcpus().len() as u64, "vCPU"),
         count(handling.count()),
@@ -256,9 +256,9 @@ pub(super) fn listed(notes: &[String], width: usize) -> String {
 
 /// The VM of a row: its number with its name.
 pub(super) fn vm(number: Option<u32>, profile: &Profile) -> String {
-    let Some(number) = number else { return figure::NONE.to_owned() };
+    let Some(number) = number else { return format::NONE.to_owned() };
     match profile.names.get(&number) {
-        Some(name) => figure::printable(&format!("{number} {name}")),
+        Some(name) => text::printable(&format!("{number} {name}")),
         None => number.to_string(),
     }
 }

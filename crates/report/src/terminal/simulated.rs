@@ -6,8 +6,8 @@ use iocm::monitor::simulator::{Outcome, PhaseOutcome};
 
 use super::NARROWEST;
 use super::columns::{Column, drawn};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{share, time};
+use crate::format::{NONE, count, share, time};
+use crate::text::printable;
 
 /// The phases of a replay with the served share of offered work, and the sums below.
 ///
@@ -18,8 +18,8 @@ pub fn simulated(outcome: &Outcome, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = format!(
         "{}, {}, a decision every {}. Served of what was offered:\n\n",
-        crate::quantity::counted(outcome.cores as u64, "core"),
-        crate::quantity::counted(outcome.queues as u64, "queue"),
+        crate::format::counted(outcome.cores as u64, "core"),
+        crate::format::counted(outcome.queues as u64, "queue"),
         time(outcome.period * 1e9)
     );
     text += &drawn(phases(outcome), width, false, colour);

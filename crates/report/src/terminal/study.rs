@@ -8,7 +8,7 @@ pub use self::difference::study_difference;
 use experiment::study::analysis::{Findings, Judgement};
 
 use super::{NARROWEST, wrapped};
-use crate::quantity::counted;
+use crate::format::counted;
 use crate::studied::below_by_chance;
 
 /// The findings: main figures, gains, CPU, exits by reason, doubts, and the verdict last.

@@ -6,8 +6,9 @@ use experiment::prove::{Cost, Effect, MeasureOutcome, Outcome};
 use probe::measure::Measure;
 use probe::run::Arm;
 
-use crate::compared;
-use crate::figure::{self, NONE};
+use crate::format::{self, NONE};
+use crate::proved;
+use crate::text;
 
 /// The gap between columns.
 const GAP: usize = 2;
@@ -28,7 +29,7 @@ impl Line {
 
 /// The cost of each operation.
 pub(super) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
-    match figure::only_arm(&outcome.arms) {
+    match proved::only_arm(&outcome.arms) {
         None => {
             let lines = outcome.measures.iter().map(compared).collect();
             let header = ["operation", "off", "on", "change", "95 % interval", "runs"];
@@ -44,15 +45,15 @@ pub(super) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
 
 fn compared(row: &MeasureOutcome) -> Line {
     let median =
-        |cost: Option<Cost>| cost.map_or_else(|| NONE.to_owned(), |cost| figure::cycles(cost.median));
+        |cost: Option<Cost>| cost.map_or_else(|| NONE.to_owned(), |cost| format::cycles(cost.median));
     let runs = [row.cost.off, row.cost.on].into_iter().flatten().map(|cost| cost.runs).min();
     Line {
         cells: vec![
             row.measure.title().to_owned(),
             median(row.cost.off),
             median(row.cost.on),
-            figure::percent_of(row.difference),
-            figure::interval_of(row.difference),
+            proved::percent_of(row.difference),
+            proved::interval_of(row.difference),
             runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string()),
         ],
         bold: false,
@@ -69,7 +70,7 @@ fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
     match row.cost.of(arm) {
         Some(cost) => {
             let pooled = cost.pooled;
-            cells.extend([cost.median, pooled.p90, pooled.p99, pooled.mean].map(figure::cycles));
+            cells.extend([cost.median, pooled.p90, pooled.p99, pooled.mean].map(format::cycles));
             cells.push(cost.runs.to_string());
         }
         None => cells.extend(std::iter::repeat_n(NONE.to_owned(), 5)),
@@ -87,11 +88,11 @@ pub(super) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Optio
         .collect();
     let costs = rows.iter().map(|(_, points)| points).max_by_key(|points| points.len())?;
     let costs: Vec<u32> = costs.iter().map(|(cycles, _)| *cycles).collect();
-    let header: Vec<String> = costs.iter().map(|&cycles| figure::count(u64::from(cycles))).collect();
+    let header: Vec<String> = costs.iter().map(|&cycles| format::count(u64::from(cycles))).collect();
     let header: Vec<&str> = ["operation"].into_iter().chain(header.iter().map(String::as_str)).collect();
     let change = |points: &[(u32, &MeasureOutcome)], cost| {
         let found = points.iter().find(|(cycles, _)| *cycles == cost);
-        found.map_or_else(|| NONE.to_owned(), |(_, point)| figure::percent_of(point.difference))
+        found.map_or_else(|| NONE.to_owned(), |(_, point)| proved::percent_of(point.difference))
     };
     let line = |(measure, points): &(Measure, Vec<(u32, &MeasureOutcome)>)| {
         let changes = costs.iter().map(|&cost| change(points, cost));
@@ -103,24 +104,24 @@ pub(super) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Optio
 /// Exits by reason with their sums; `None` if nothing was counted.
 pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
     let totals = &outcome.exits;
-    let only = figure::only_arm(&outcome.arms);
+    let only = proved::only_arm(&outcome.arms);
     let mut lines: Vec<Line> = totals
         .reasons
         .iter()
         .map(|row| {
-            let name = figure::printable(&row.reason.to_string());
+            let name = text::printable(&row.reason.to_string());
             Line::plain(match only {
                 None => vec![
                     name,
-                    figure::count_of(row.count.off),
-                    figure::count_of(row.count.on),
-                    figure::change(row.change),
-                    compared::of_interval(row.interval),
+                    format::count_of(row.count.off),
+                    format::count_of(row.count.on),
+                    format::change(row.change),
+                    format::interval_of(row.interval),
                 ],
                 Some(arm) => vec![
                     name,
-                    figure::count_of(*row.count.of(arm)),
-                    figure::rate_of(*row.per_operation.of(arm)),
+                    format::count_of(*row.count.of(arm)),
+                    format::per_operation_of(*row.per_operation.of(arm)),
                 ],
             })
         })
@@ -132,15 +133,15 @@ pub(super) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
         let cells = match only {
             None => vec![
                 name.to_owned(),
-                figure::count_of(sum.off),
-                figure::count_of(sum.on),
-                figure::change(figure::change_between(sum, totals.operations)),
-                figure::interval_between(sum, totals.operations),
+                format::count_of(sum.off),
+                format::count_of(sum.on),
+                format::change(proved::change_between(sum, totals.operations)),
+                proved::interval_between(sum, totals.operations),
             ],
             Some(arm) => {
                 let operations = *totals.operations.of(arm);
                 let rate = (operations > 0).then(|| first as f64 / operations as f64);
-                vec![name.to_owned(), figure::count(first), figure::rate_of(rate)]
+                vec![name.to_owned(), format::count(first), format::per_operation_of(rate)]
             }
         };
         lines.push(Line { cells, bold, colour: None });
@@ -175,8 +176,7 @@ pub(super) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: boo
     }
     for line in lines {
         let cells = line.cells.iter().enumerate().map(|(index, text)| {
-            let cell =
-                Cell::new(if index == 0 { figure::folded(text, name).join("\n") } else { text.clone() });
+            let cell = Cell::new(if index == 0 { text::folded(text, name).join("\n") } else { text.clone() });
             let cell = if line.bold { cell.add_attribute(Attribute::Bold) } else { cell };
             match line.colour {
                 Some((coloured, colour)) if coloured == index => cell.fg(colour),

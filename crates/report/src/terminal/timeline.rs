@@ -8,8 +8,8 @@ use traces::Recordings;
 use super::columns::{Column, drawn};
 use super::recordings::{head, listed, notes, vm, window};
 use super::{NARROWEST, wrapped};
-use crate::figure::printable;
-use crate::quantity::{counted, per_second, share, whole_time};
+use crate::format::{counted, per_second, share, whole_time};
+use crate::text::printable;
 
 /// The least width of a curve, in columns.
 const NARROWEST_CURVE: usize = 20;

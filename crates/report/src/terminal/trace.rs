@@ -13,8 +13,8 @@ use live::trace::{
 use textwrap::{Options, WordSeparator, WordSplitter};
 
 use super::wrapped;
-use crate::figure::{self, printable};
-use crate::quantity::counted;
+use crate::format::{self, counted};
+use crate::text::{self, printable};
 
 /// The width of a VM's name with its vCPU.
 const NAME: usize = 15;
@@ -68,7 +68,7 @@ impl TraceLines {
     pub fn lost(&self, loss: &Loss) -> String {
         let place = loss.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
         let text = format!("{}{place}", counted(loss.events, "event"));
-        self.line(loss.wall, figure::NONE, "lost", &text, Some(RED))
+        self.line(loss.wall, format::NONE, "lost", &text, Some(RED))
     }
 
     fn line(&self, wall: SystemTime, name: &str, kind: &str, details: &str, colour: Option<&str>) -> String {
@@ -116,13 +116,13 @@ pub fn trace_summary(summary: &Summary) -> String {
     let total: u64 = summary.events.values().sum();
     let each = |counts: &mut dyn Iterator<Item = (&EventKind, &u64)>| {
         let parts = counts.filter(|(_, count)| **count > 0);
-        let parts: Vec<_> = parts.map(|(kind, &count)| format!("{} {kind}", figure::count(count))).collect();
+        let parts: Vec<_> = parts.map(|(kind, &count)| format!("{} {kind}", format::count(count))).collect();
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     };
     let lost: u64 = summary.lost.values().sum();
     let lost = match lost {
         0 => "none lost".to_owned(),
-        lost => format!("{} lost{}", figure::count(lost), each(&mut summary.lost.iter())),
+        lost => format!("{} lost{}", format::count(lost), each(&mut summary.lost.iter())),
     };
     let mut text = format!("{}{}; {lost}.", counted(total, "event"), each(&mut summary.events.iter()));
     if summary.unchanged > 0 {
@@ -152,10 +152,10 @@ fn whose(occurrence: &Occurrence) -> String {
             Some(name) => printable(name),
             None => printable(&format!("{} {}", owner.pid, owner.process)),
         },
-        None => figure::NONE.to_owned(),
+        None => format::NONE.to_owned(),
     };
     let vcpu = occurrence.event.what.vcpu().map_or_else(String::new, |vcpu| format!("/{vcpu}"));
-    figure::elided(&name, NAME.saturating_sub(vcpu.len())) + &vcpu
+    text::elided(&name, NAME.saturating_sub(vcpu.len())) + &vcpu
 }
 
 fn colour_of(what: &What) -> Option<&'static str> {

@@ -10,8 +10,8 @@ use self::wording::{
     answer, changes_in_words, delivery, doubt_in_words, in_force, ipis, signs_in_words, state_in_words,
 };
 use super::{NARROWEST, wrapped};
-use crate::figure::{printable, rate};
-use crate::quantity::counted;
+use crate::format::{counted, per_operation};
+use crate::text::printable;
 
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;
@@ -222,7 +222,7 @@ impl Page {
         }
         let pairs = [("EOI", provoked.exits_per_eoi), ("IPI", provoked.exits_per_ipi)];
         for (what, pair) in pairs {
-            let figure = |value: Option<f64>| value.map_or("not measured".to_owned(), rate);
+            let figure = |value: Option<f64>| value.map_or("not measured".to_owned(), per_operation);
             if pair.on.is_some() || pair.off.is_some() {
                 let told = format!("{} inhibited, {} not inhibited", figure(pair.off), figure(pair.on));
                 text += &self.line(&format!("exits an {what}"), &told);

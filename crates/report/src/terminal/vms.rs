@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::columns::{Column, drawn};
 use super::{NARROWEST, wrapped};
-use crate::figure::{NONE, count, printable};
-use crate::quantity::{counted, per_second, whole_time};
+use crate::format::{NONE, count, counted, per_second, whole_time};
+use crate::text::printable;
 use crate::{Counted, Running};
 
 /// The VMs, each with its counters if they were read, and notes on those that could not be examined.

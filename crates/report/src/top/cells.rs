@@ -7,8 +7,7 @@ use super::page::Page;
 use super::rows::Row;
 use super::sort::Sort;
 use super::state::Top;
-use crate::figure::NONE;
-use crate::quantity;
+use crate::format::{self, NONE};
 
 /// The width of most rates, shares, times and numbers.
 const RATE: usize = 8;
@@ -32,7 +31,7 @@ pub(super) fn columns(top: &Top, rows: &[Row]) -> Vec<Column> {
 
 /// A share of time. Above 100 % it includes the time of an exit that began before the interval.
 pub(super) fn share(percent: f64) -> String {
-    if percent > 100.5 { ">100 %".to_owned() } else { quantity::share(percent) }
+    if percent > 100.5 { ">100 %".to_owned() } else { format::share(percent) }
 }
 
 struct Columns<'a> {
@@ -49,7 +48,7 @@ impl Columns<'_> {
         let process = |row: &Row| row.key.whose.vm().map_or_else(|| NONE.to_owned(), |vm| vm.to_string());
         let virtualized = |row: &Row| {
             let known = facts(row).and_then(|facts| facts.interrupt_virtualization.as_deref());
-            crate::figure::printable(known.unwrap_or("?"))
+            crate::text::printable(known.unwrap_or("?"))
         };
         let mut columns = vec![self.names("VM", 10, None, &|row| row.name.clone(), Some(Sort::Name))];
         // The process stands for the name of a VM without one.
@@ -88,14 +87,13 @@ impl Columns<'_> {
             _ => "exit reason",
         };
         let whole: u64 = self.rows.iter().map(|row| row.exits.count).sum();
-        let of_all = |row: &Row| {
-            quantity::share_of((whole > 0).then(|| row.exits.count as f64 / whole as f64 * 100.0))
-        };
+        let of_all =
+            |row: &Row| format::share_of((whole > 0).then(|| row.exits.count as f64 / whole as f64 * 100.0));
         let name = |row: &Row| {
             let sleep = if row.is_sleep && matches!(page, Page::Reasons(_)) { " (halted)" } else { "" };
             format!("{}{sleep}", row.name)
         };
-        let quantile = |row: &Row, q| quantity::time_of(row.exits.handling.quantile_ns(q));
+        let quantile = |row: &Row, q| format::time_of(row.exits.handling.quantile_ns(q));
         vec![
             self.names(title, 12, None, &name, Some(Sort::Name)),
             self.rates(),
@@ -112,7 +110,7 @@ impl Columns<'_> {
             self.figures(
                 ("max", TIME),
                 Some(1),
-                &|row| quantity::time_of(row.exits.handling.max_ns()),
+                &|row| format::time_of(row.exits.handling.max_ns()),
                 Some(Sort::Max),
             ),
             curves,
@@ -133,7 +131,7 @@ impl Columns<'_> {
     }
 
     fn rates(&self) -> Column {
-        let rate = |row: &Row| quantity::rate(row.exits.count, self.ns);
+        let rate = |row: &Row| format::rate_over(row.exits.count, self.ns);
         self.figures(("exits", RATE), None, &rate, Some(Sort::Exits))
     }
 
@@ -172,5 +170,5 @@ fn most(row: &Row) -> String {
 }
 
 fn mean(row: &Row) -> String {
-    row.exits.handling.mean_ns().map_or_else(|| NONE.to_owned(), quantity::time)
+    row.exits.handling.mean_ns().map_or_else(|| NONE.to_owned(), format::time)
 }

@@ -5,7 +5,7 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 use textwrap::core::display_width;
 
-use crate::figure::elided;
+use crate::text::elided;
 
 /// The width from which the gap between columns is two.
 const WIDE: usize = 100;

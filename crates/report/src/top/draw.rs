@@ -9,8 +9,8 @@ use textwrap::core::display_width;
 use super::page::Page;
 use super::state::Top;
 use super::{cells, columns, texts};
-use crate::figure::elided;
 use crate::terminal::{curve, levels, to_ascii};
+use crate::text::elided;
 
 /// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use exits::{Key, Vcpu, What, Whose};
 
 use super::vms::Vms;
-use crate::figure::printable;
+use crate::text::printable;
 
 /// A VM: its name, or its process if it has none.
 pub(super) fn vm(vm: Option<u32>, vms: &Vms) -> String {

@@ -8,8 +8,8 @@ use super::names;
 use super::page::Page;
 use super::state::Top;
 use super::vms::SHOWN_AFTER_END;
-use crate::figure::{count, printable};
-use crate::quantity::{counted, per_second, rate, share as percent, time, time_of, whole_time};
+use crate::format::{count, counted, per_second, rate_over, share as percent, time, time_of, whole_time};
+use crate::text::printable;
 
 /// The most important keys, for the last line.
 pub(super) const fn keys(width: usize) -> &'static str {
@@ -25,7 +25,7 @@ pub(super) fn pace(top: &Top) -> String {
     let vms = counted(top.vms.running() as u64, "VM");
     match top.pace() {
         (_, 0) => "counting".to_owned(),
-        (exits, ns) => format!("exits {} of {vms}", rate(exits, ns)),
+        (exits, ns) => format!("exits {} of {vms}", rate_over(exits, ns)),
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn reason(top: &Top, whose: Whose, reason: ExitReason) -> String {
     let row = figures.of_reason(whose, reason);
     let (ns, all) = (top.shown_ns(), figures.count_of(whose));
     let times = &row.exits.handling;
-    let mut text = rate(row.exits.count, ns);
+    let mut text = rate_over(row.exits.count, ns);
     if all > 0 {
         text += &format!(", {} of all", percent(row.exits.count as f64 / all as f64 * 100.0));
     }

@@ -79,6 +79,6 @@ pub fn tuning(tuning: &Tuning) -> String {
 
 /// Text from outside as one line, without Markdown or HTML syntax.
 fn plain(text: &str) -> String {
-    let harmless = crate::figure::printable(text);
+    let harmless = crate::text::printable(text);
     harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -3,10 +3,10 @@
 use experiment::study::tuning::{Preview, Tuning, TuningPlan};
 
 use super::{answer, difference, finding, left, of_definition, ruling, values};
-use crate::figure::printable;
-use crate::quantity::counted;
+use crate::format::counted;
 use crate::studied;
 use crate::terminal::{NARROWEST, wrapped};
+use crate::text::printable;
 
 /// The result. No line is wider than `width` columns except those of the diff.
 pub fn tuning(tuning: &Tuning, width: usize) -> String {

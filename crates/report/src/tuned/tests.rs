@@ -101,7 +101,7 @@ fn the_page_names_each_change_its_figures_and_its_study() {
         "1 of 2 changes kept: virtio.",
         "## 1. virtio: kept",
         "## 2. clock: reverted: worse",
-        "| write throughput (decides) | 1.00 MB/s | 2.10 MB/s | +110.0 % |",
+        "| write throughput (decides) | 1.00 MB/s | 2.10 MB/s | +110 % |",
         "[steps/1-virtio](steps/1-virtio/report.html)",
         "````diff\n--- guest",
         "It may \\| help.",

@@ -4,10 +4,10 @@ use exits::profile_comparison::{ComparedRow, Estimate, Per};
 use maud::{Markup, html};
 
 use crate::compared::{self, Compared};
+use crate::format::time;
 use crate::html::axis::{linear_ticks, percent};
 use crate::html::chart;
 use crate::html::histogram::round;
-use crate::quantity::time;
 
 /// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.84;

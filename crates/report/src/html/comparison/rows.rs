@@ -6,10 +6,10 @@ use maud::{Markup, html};
 
 use super::tone;
 use crate::compared::{self, Compared};
-use crate::figure::{NONE, count, minus};
+use crate::format::{NONE, count, counted, share_of, time, time_of, whole_time};
 use crate::html::axis::percent;
 use crate::html::table::{Cell, Column, render};
-use crate::quantity::{counted, share_of, time, time_of, whole_time};
+use crate::text::minus;
 
 type Of<'a> = &'a dyn Fn(&ComparedRow) -> Option<Estimate>;
 type Shown<'a> = &'a dyn Fn(&Figures) -> (String, Option<f64>);

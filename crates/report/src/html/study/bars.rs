@@ -6,11 +6,11 @@ use experiment::study::analysis::{
 use maud::{Markup, html};
 
 use super::{class, legend, tables};
-use crate::figure::{NONE, minus};
+use crate::format::{NONE, counted};
 use crate::html::axis::{linear_ticks, percent};
 use crate::html::chart;
-use crate::quantity::counted;
 use crate::studied::{self, Measure};
+use crate::text::minus;
 
 /// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.76;

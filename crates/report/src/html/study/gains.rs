@@ -4,8 +4,9 @@ use experiment::study::analysis::{Comparison, Figure, Findings};
 use maud::{Markup, html};
 
 use super::{guests, tables};
-use crate::figure::{NONE, minus};
+use crate::format::NONE;
 use crate::studied;
+use crate::text::minus;
 
 pub(super) fn render(findings: &Findings) -> Markup {
     let main = findings.main_and_alike();

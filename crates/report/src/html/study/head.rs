@@ -5,10 +5,10 @@ use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
 use maud::{Markup, html};
 
 use super::unbroken;
-use crate::figure::{count, minus};
+use crate::format::{count, counted};
 use crate::html::profile::tile;
-use crate::quantity::counted;
 use crate::studied::{self, by_chance};
+use crate::text::minus;
 
 /// The judgement as a label.
 pub(crate) fn label(judgement: Judgement) -> &'static str {

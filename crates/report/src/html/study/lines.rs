@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use stats::{Interval, Scale};
 
 use super::{class, guests, mark, tables};
-use crate::figure::minus;
 use crate::html::axis::{linear_ticks, percent};
 use crate::html::chart;
 use crate::studied::{self, Measure};
+use crate::text::minus;
 
 /// Vertical positions in pixels: the values, then the changes, then the numbers of guests.
 const VALUES: [f64; 2] = [10.0, 170.0];

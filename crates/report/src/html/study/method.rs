@@ -8,9 +8,8 @@ use host::Fingerprint;
 use maud::{Markup, html};
 
 use super::guests;
-use crate::figure::NONE;
+use crate::format::{NONE, counted};
 use crate::html::when;
-use crate::quantity::counted;
 use crate::studied;
 
 /// The metric of the CPU time of sampling itself.

@@ -5,7 +5,7 @@ use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
 use maud::{Markup, html};
 
 use super::{class, legend, mark};
-use crate::figure::NONE;
+use crate::format::NONE;
 use crate::html::axis::{anchor, linear_ticks, percent};
 use crate::html::chart;
 use crate::studied::{self, Measure};

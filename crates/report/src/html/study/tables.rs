@@ -4,9 +4,9 @@ use experiment::study::analysis::{Comparison, Figure, Findings, Point};
 use maud::{Markup, html};
 
 use super::guests;
-use crate::figure::{NONE, minus};
-use crate::quantity::counted;
+use crate::format::{NONE, counted};
 use crate::studied::{self, Measure};
+use crate::text::minus;
 
 /// The table of one chart, in a folded section.
 pub(super) fn behind(findings: &Findings, figure: &Figure, measure: &Measure) -> Markup {

@@ -2,11 +2,11 @@
 
 use experiment::study::analysis::{ComparedFigure, Source, StudyDifference};
 
-use crate::figure::{self, NONE};
-use crate::quantity::counted;
+use crate::format::{NONE, counted};
 use crate::studied::{self, Measure, below_by_chance};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
+use crate::text;
 
 /// Two results of one plan: the differences between hosts, each figure before and after, and the changes of
 /// the arms' effects.
@@ -78,14 +78,13 @@ fn figures(difference: &StudyDifference, width: usize) -> String {
     if rows.is_empty() {
         return "  None is in both results.\n".to_owned();
     }
-    let arm =
-        |at: usize| difference.arms.get(at).map_or_else(String::new, |arm| figure::printable(&arm.name));
+    let arm = |at: usize| difference.arms.get(at).map_or_else(String::new, |arm| text::printable(&arm.name));
     let level = |figure: &ComparedFigure, levels: [f64; 2], side: usize| {
         let largest = levels[0].abs().max(levels[1].abs());
         Measure::of_metric(&figure.metric, figure.unit, largest).shown(levels[side])
     };
     let columns = vec![
-        Column::names("figure", rows.iter().map(|row| figure::printable(&row.figure.name())).collect()),
+        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
         Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
         Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
         Column::figures("before", rows.iter().map(|row| level(&row.figure, row.levels, 0)).collect())
@@ -118,11 +117,10 @@ fn effects(difference: &StudyDifference, width: usize) -> String {
     if rows.is_empty() {
         return "  The arms do the same in both results.\n".to_owned();
     }
-    let arm = |at: usize| {
-        difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| figure::printable(&arm.name))
-    };
+    let arm =
+        |at: usize| difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| text::printable(&arm.name));
     let columns = vec![
-        Column::names("figure", rows.iter().map(|row| figure::printable(&row.figure.name())).collect()),
+        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
         Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
         Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
         Column::figures(

@@ -4,9 +4,10 @@ use experiment::study::analysis::{
     Comparison, Figure, Findings, Point, Source, accessed, counted_reason, exits_of_which_work,
 };
 
-use crate::figure::{self, NONE};
+use crate::format::NONE;
 use crate::studied::{self, Measure};
 use crate::terminal::columns::{Column, drawn};
+use crate::text;
 
 /// The most workloads whose gains are in one table.
 const MOST_WORKLOADS: usize = 4;
@@ -47,7 +48,7 @@ fn title(figure: &Figure) -> String {
 
 /// The column title of the baseline's or another arm's figures.
 fn name(findings: &Findings, arm: usize) -> String {
-    findings.arms.get(arm).map_or_else(String::new, |arm| figure::printable(&arm.name))
+    findings.arms.get(arm).map_or_else(String::new, |arm| text::printable(&arm.name))
 }
 
 /// The column title of the compared arm's figures: its name, if it is the only one.
@@ -132,7 +133,7 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
         point.level(arm).map_or_else(|| NONE.to_owned(), |level| Measure::of_figure(figure).shown(level))
     };
     let mut columns =
-        vec![Column::names("figure", rows.iter().map(|row| figure::printable(&row.0.name())).collect())];
+        vec![Column::names("figure", rows.iter().map(|row| text::printable(&row.0.name())).collect())];
     if findings.arms.len() > 2 {
         columns.push(Column::names("arm", rows.iter().map(|row| name(findings, row.2.arm)).collect()));
     }
@@ -182,7 +183,7 @@ fn gains(findings: &Findings, main: &[&Figure], width: usize) -> Vec<(String, St
                         .and_then(|all| all.iter().find(|one| one.arm == at))
                         .map_or_else(|| NONE.to_owned(), gain)
                 });
-                columns.push(Column::named_figures(figure::printable(&figure.workload), cells.collect()));
+                columns.push(Column::named_figures(text::printable(&figure.workload), cells.collect()));
             }
             let title =
                 format!("Change of main figures with {}, in percent; * where all gates hold", arm.full_name);
@@ -242,11 +243,10 @@ fn rates(
     let (first, most) = (rows.first()?, rows.iter().map(|row| largest(&row.2)).fold(0.0, f64::max));
     let measure = Measure::of_metric(&first.1.metric, first.1.unit, most);
     let guests = first.2.guests;
-    let mut columns =
-        vec![Column::names(heading, rows.iter().map(|row| figure::printable(&row.0)).collect())];
+    let mut columns = vec![Column::names(heading, rows.iter().map(|row| text::printable(&row.0)).collect())];
     for (at, arm) in findings.arms.iter().enumerate() {
         let cells = rows.iter().map(|(_, _, point)| studied::level(point, at, &measure.of_row(point)));
-        columns.push(Column::named_figures(figure::printable(&arm.name), cells.collect()));
+        columns.push(Column::named_figures(text::printable(&arm.name), cells.collect()));
     }
     for at in 1..findings.arms.len() {
         let cells = rows.iter().map(|(_, _, point)| {

@@ -10,8 +10,8 @@ use exits::activation::{
 };
 use experiment::verify::{Changed, StateSeen, VmVerification};
 
-use crate::figure::{count, printable};
-use crate::quantity::{counted, whole_time};
+use crate::format::{count, counted, whole_time};
+use crate::text::printable;
 
 /// The most changes that are listed; more are only counted.
 const MOST_CHANGES: usize = 5;

@@ -1,0 +1,79 @@
+//! Names and sentences as text that fits its place, the same in every medium.
+
+/// Removes control characters that a file could send to the reader's terminal.
+pub(crate) use exits::printable;
+
+/// Replaces hyphens by minus signs, which are as wide as a plus.
+pub(crate) fn minus(text: &str) -> String {
+    text.replace('-', "−")
+}
+
+/// Shortens `text` to at most `width` characters in the middle, because names differ at their ends.
+pub(crate) fn elided(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let head = kept.div_ceil(2);
+    let tail: String = text.chars().skip(length - (kept - head)).collect();
+    format!("{}…{tail}", text.chars().take(head).collect::<String>())
+}
+
+/// Breaks `text` into lines of at most `width` characters, at blanks, and after characters that join words in
+/// names. Words are never cut.
+pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in words(text) {
+        let room = word.trim_end().chars().count();
+        if length > 0 && length + room > width {
+            lines.push(String::new());
+            length = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(word);
+        }
+        length += word.chars().count();
+    }
+    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+    lines
+}
+
+/// The characters of the longest word that [`folded`] keeps whole.
+pub(crate) fn longest_word(text: &str) -> usize {
+    words(text).map(|word| word.trim_end().chars().count()).max().unwrap_or(0)
+}
+
+/// Words, each with its final separator.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive([' ', '-', '_', '.', '/', ','])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(elided("EXTERNAL_INTERRUPT +0x4000000", 16), "EXTERNAL…4000000");
+        assert_eq!(elided("HLT", 16), "HLT");
+    }
+
+    #[test]
+    fn names_are_folded_between_words() {
+        assert_eq!(
+            folded("VM exits in all during random-read", 16),
+            ["VM exits in all", "during random-", "read"]
+        );
+        assert_eq!(folded("EXTERNAL_INTERRUPT +0x4000000", 10), ["EXTERNAL_", "INTERRUPT", "+0x4000000"]);
+        assert_eq!(folded("0xfffffffffffff000:W", 8), ["0xfffffffffffff000:W"]);
+        assert_eq!(folded("HLT", 8), ["HLT"]);
+        assert_eq!(longest_word("VM exits EXTERNAL_INTERRUPT"), 9);
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\u{1b}[31mb"), "a\u{fffd}[31mb");
+    }
+}
