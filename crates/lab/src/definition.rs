@@ -60,7 +60,7 @@ pub struct Lab {
     pub apicv: bool,
     /// Kernel arguments beyond the common ones.
     pub kernel_arguments: &'static str,
-    /// The default time limit for reaching user space, in wall time.
+    /// The default limit on the emulator's time for reaching user space.
     pub boot_limit: Duration,
 }
 

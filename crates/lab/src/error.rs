@@ -169,7 +169,7 @@ pub enum Error {
     BootHung {
         /// The laboratory.
         lab: String,
-        /// The time limit, in wall time.
+        /// The limit on the emulator's time ([`EmulatorTime`](crate::EmulatorTime)).
         limit: Duration,
         /// The last lines of the console.
         console: String,

@@ -9,6 +9,7 @@ mod device;
 mod device_image;
 mod elf;
 mod emulator;
+mod emulator_time;
 mod error;
 mod frames;
 #[doc(hidden)]
@@ -53,6 +54,7 @@ pub use definition::{Emulator, Hypervisor, LABS, Lab};
 pub use device::{Device, require as require_devices};
 pub use device_image::{DEVICE_BUILD_EFFORT, DeviceImage, DeviceManifest};
 pub use emulator::{BuiltEmulator, EmulatorManifest};
+pub use emulator_time::EmulatorTime;
 pub use error::Error;
 pub use frames::{Ending, Moment};
 pub use guest_agent::guest_program;

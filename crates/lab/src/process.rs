@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
 use crate::frames::{Decoder, Frame, LARGEST_PAYLOAD};
 use crate::job::{Order, PlacedFile};
@@ -20,6 +21,7 @@ use crate::packages::last_lines;
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
+    time: EmulatorTime,
     pieces: Receiver<Vec<u8>>,
     decoder: Decoder,
     console: PathBuf,
@@ -73,15 +75,22 @@ impl Process {
                 }
             });
         }
+        let time = EmulatorTime::of(child.id());
         let logs = power_on.log.iter().cloned().chain([messages]).collect();
         Ok(Self {
             child,
+            time,
             pieces,
             decoder: Decoder::default(),
             console: power_on.console.clone(),
             logs,
             input: None,
         })
+    }
+
+    /// The time that it has had.
+    pub(crate) fn time(&self) -> EmulatorTime {
+        self.time
     }
 
     /// Sends the order and its files at the agent's speed. If the emulator ends first, the rest is lost, and

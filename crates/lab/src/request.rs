@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
+use crate::emulator_time::EmulatorTime;
 use crate::frames::{Ending, Moment};
 
 /// A file to be put into the emulated host.
@@ -42,7 +43,7 @@ pub struct Request {
     pub memory_mib: Option<u64>,
     /// Time limit for the command, in wall time; by default there is none.
     pub timeout: Option<Duration>,
-    /// Time limit for reaching user space, in wall time; by default
+    /// Limit on the time of the emulator ([`EmulatorTime`]) for reaching user space; by default
     /// [`Lab::boot_limit`](crate::Lab::boot_limit).
     pub boot_timeout: Option<Duration>,
     /// Additional arguments of the emulated host's kernel; `module.parameter=value` also applies to modules.
@@ -86,6 +87,8 @@ impl Request {
 /// An event of a run, reported when it happens.
 #[derive(Debug)]
 pub enum Happening<'a> {
+    /// The emulator of the run was started.
+    PoweredOn(EmulatorTime),
     /// The command wrote to its standard output.
     Stdout(&'a [u8]),
     /// The command wrote to its standard error.

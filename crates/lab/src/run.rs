@@ -112,6 +112,7 @@ impl Laboratory<'_> {
         let out = File::create(&files).map_err(Error::file("Could not write", &files))?;
         let mut watch = self.watch(request, begun, out);
         let mut process = Process::start(&power_on, folder.path())?;
+        on_happening(Happening::PoweredOn(process.time()));
         let order = order(request, &put, bridge.as_ref().map(Bridge::size));
         let followed = match &snapshot {
             Some(_) => machine.resume(folder.path(), &mut process, &watch),

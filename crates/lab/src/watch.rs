@@ -18,7 +18,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) lab: &'static str,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) request: &'a Request,
-    /// The time limit for reaching user space.
+    /// The limit on the emulator's time for reaching user space.
     pub(crate) boot_limit: Duration,
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
@@ -144,7 +144,7 @@ impl Watch<'_> {
             });
         }
         let booting = self.timings.boot == 0.0;
-        if booting && self.powered_on.elapsed() > self.boot_limit {
+        if booting && process.time().spent() > self.boot_limit {
             return Err(Error::BootHung {
                 lab: self.lab.to_owned(),
                 limit: self.boot_limit,

@@ -79,7 +79,7 @@ pub(crate) struct MachineArguments {
     /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
     memory: Option<u64>,
-    /// The time limit for the emulated host to reach its user space, in seconds [default: 600].
+    /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
     /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
@@ -288,8 +288,9 @@ fn starting(lab: &Lab) -> Waiting {
 /// Tests whether the command starts, or has started: all but moments of the boot is its own doing.
 fn has_started(happening: &Happening<'_>) -> bool {
     match happening {
+        Happening::PoweredOn(_) => false,
         Happening::Reached(moment) => matches!(moment.reached.as_str(), "root" | "terminal"),
-        _ => true,
+        Happening::Stdout(_) | Happening::Stderr(_) => true,
     }
 }
 
@@ -434,7 +435,7 @@ fn pass_on(happening: &Happening<'_>) {
             out.write_all(bytes).and_then(|()| out.flush())
         }
         Happening::Stderr(bytes) => std::io::stderr().lock().write_all(bytes),
-        Happening::Reached(_) => Ok(()),
+        Happening::PoweredOn(_) | Happening::Reached(_) => Ok(()),
     };
 }
 

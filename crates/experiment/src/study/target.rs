@@ -13,6 +13,7 @@ pub use ssh::Ssh;
 use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::stream::Request;
 
@@ -105,6 +106,12 @@ pub trait Remote {
 pub trait Connection: Read + Send {
     /// Asks the other side to end the run in progress, to undo all changes, and to confirm that.
     fn ask_to_stop(&mut self);
+
+    /// The time that the other side has had so far, if it has less than passes here: on a machine that has other things to
+    /// do, an emulator gets on slowly. Limits are on this time. `None` for the time that passes here.
+    fn time(&self) -> Option<Duration> {
+        None
+    }
 
     /// Closes the connection, and returns other output of the remote side that may explain a failure.
     fn end(self: Box<Self>) -> Option<String>;

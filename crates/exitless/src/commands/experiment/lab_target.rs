@@ -2,16 +2,17 @@
 
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use experiment::study::plan::Plan;
 use experiment::study::stream;
 use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
-use lab::{Cache, Happening, Image, Lab, Laboratory, Put, Request};
+use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, Put, Request};
 
 use super::SERVE;
 use crate::commands::guest;
@@ -64,13 +65,14 @@ impl Remote for LabRemote {
         write_request(&path, request).map_err(hopeless)?;
         let end = Arc::new(AtomicBool::new(false));
         let (sender, chunks) = mpsc::sync_channel(16);
-        let (machine, stop) = (self.machine.clone(), Arc::clone(&end));
+        let time = Arc::new(OnceLock::new());
+        let (machine, stop, powered_on) = (self.machine.clone(), Arc::clone(&end), Arc::clone(&time));
         let machine = std::thread::spawn(move || {
-            let said = run(&machine, &path, stop, &sender);
+            let said = run(&machine, &path, stop, &sender, &powered_on);
             drop(folder);
             said
         });
-        Ok(Box::new(LabConnection { end, chunks: Chunks::new(chunks), machine: Some(machine) }))
+        Ok(Box::new(LabConnection { end, time, chunks: Chunks::new(chunks), machine: Some(machine) }))
     }
 }
 
@@ -81,7 +83,13 @@ fn write_request(path: &Path, request: &stream::Request) -> anyhow::Result<()> {
 }
 
 /// Boots the laboratory, and forwards the stream of the program inside. Returns its other output.
-fn run(machine: &Machine, request: &Path, stop: Arc<AtomicBool>, sender: &SyncSender<Vec<u8>>) -> String {
+fn run(
+    machine: &Machine,
+    request: &Path,
+    stop: Arc<AtomicBool>,
+    sender: &SyncSender<Vec<u8>>,
+    powered_on: &OnceLock<EmulatorTime>,
+) -> String {
     let mut said = Vec::new();
     let finished = power_on(machine, request, stop, &mut |happening| match happening {
         // The receiver is gone if the study has ended.
@@ -92,6 +100,7 @@ fn run(machine: &Machine, request: &Path, stop: Arc<AtomicBool>, sender: &SyncSe
                 said.drain(..said.len() - LAST_WORDS);
             }
         }
+        Happening::PoweredOn(time) => drop(powered_on.set(time)),
         Happening::Reached(_) => {}
     });
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -124,6 +133,8 @@ fn power_on(
 
 struct LabConnection {
     end: Arc<AtomicBool>,
+    /// Set once the emulator runs; a snapshot may have to be made before.
+    time: Arc<OnceLock<EmulatorTime>>,
     chunks: Chunks,
     machine: Option<JoinHandle<String>>,
 }
@@ -150,6 +161,10 @@ impl Connection for LabConnection {
     /// The changes of an emulated host disappear with it.
     fn ask_to_stop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
+    }
+
+    fn time(&self) -> Option<Duration> {
+        Some(self.time.get().map(EmulatorTime::spent).unwrap_or_default())
     }
 
     fn end(mut self: Box<Self>) -> Option<String> {

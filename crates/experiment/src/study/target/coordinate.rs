@@ -13,8 +13,8 @@ use crate::study::stream::{Message, Reader, Received, Request, STREAM_FORMAT, St
 
 /// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
 const FIRST_WORD: Duration = Duration::from_secs(300);
-/// The time limit of other messages. The other side sends a sign of life every 10 s, and a laboratory on a
-/// busy machine is slow.
+/// The time limit of other messages. The other side sends a sign of life every 10 s of its clock, for which an emulated
+/// host needs more than 10 s of its emulator's time.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The most connections in a row without a run before the study is given up.
 const MOST_FRUITLESS: u32 = 10;
@@ -70,7 +70,7 @@ pub struct Settings<'a> {
     pub patience: Patience,
 }
 
-/// The times to wait for a message before the connection is closed.
+/// The times to wait for a message before the connection is closed, of the other side's ([`Connection::time`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// For the first message.
@@ -177,8 +177,15 @@ impl Session<'_> {
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Conclusion, Broke> {
         let patience = self.settings.patience;
-        let (limit, heard) = (patience.first_word, Instant::now());
-        let mut watched = Watched { inner: Some(connection), stop, asked: false, limit, heard };
+        let made = Instant::now();
+        let mut watched = Watched {
+            inner: Some(connection),
+            stop,
+            asked: false,
+            made,
+            limit: patience.first_word,
+            heard: Duration::ZERO,
+        };
         let followed = self.messages(&mut watched, on_event);
         let said = watched.inner.take().and_then(Connection::end);
         match followed {
@@ -202,17 +209,18 @@ impl Session<'_> {
         let patience = self.settings.patience;
         let mut reader = Reader::begin(watched)?;
         reader.get_mut().limit = patience.silence;
-        let mut moved = Instant::now();
+        let mut moved = reader.get_mut().now();
         loop {
             let received = receive(&mut reader, self.store)?;
+            let now = reader.get_mut().now();
             match received {
-                Received::Message(Message::Alive) if moved.elapsed() > patience.standstill => {
+                Received::Message(Message::Alive) if now.saturating_sub(moved) > patience.standstill => {
                     let seconds = patience.standstill.as_secs();
                     let why = format!("it was there, and made no headway for {seconds} s");
                     return Err(Ended::Broke(Broke::Link(why)));
                 }
                 Received::Message(Message::Alive) => {}
-                _ => moved = Instant::now(),
+                _ => moved = now,
             }
             match received {
                 Received::Run(run) => {
@@ -305,15 +313,25 @@ struct Watched<'a> {
     inner: Option<Box<dyn Connection>>,
     stop: &'a AtomicBool,
     asked: bool,
-    /// The longest time without data.
+    made: Instant,
+    /// The longest time without data, of the other side's.
     limit: Duration,
-    heard: Instant,
+    /// The time at which data came last.
+    heard: Duration,
+}
+
+impl Watched<'_> {
+    /// The other side's time.
+    fn now(&self) -> Duration {
+        self.inner.as_ref().and_then(|inner| inner.time()).unwrap_or_else(|| self.made.elapsed())
+    }
 }
 
 impl std::io::Read for Watched<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        let Some(inner) = &mut self.inner else { return Ok(0) };
         loop {
+            let now = self.now();
+            let Some(inner) = &mut self.inner else { return Ok(0) };
             if !self.asked && self.stop.load(Ordering::Relaxed) {
                 self.asked = true;
                 inner.ask_to_stop();
@@ -321,13 +339,13 @@ impl std::io::Read for Watched<'_> {
             match inner.read(bytes) {
                 // Connections return now and then so that the flag is checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    if self.heard.elapsed() > self.limit {
+                    if now.saturating_sub(self.heard) > self.limit {
                         let why = format!("nothing came for {} s", self.limit.as_secs());
                         return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
                     }
                 }
                 other => {
-                    self.heard = Instant::now();
+                    self.heard = now;
                     return other;
                 }
             }

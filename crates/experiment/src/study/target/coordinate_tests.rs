@@ -12,6 +12,9 @@ use host::Fingerprint;
 
 const TEXT: &str = include_str!("../plan/small.toml");
 
+/// The limits of all connections here.
+const SOON: Duration = Duration::from_millis(100);
+
 fn plan() -> Plan {
     Plan::read(TEXT, "small.toml").unwrap()
 }
@@ -27,6 +30,8 @@ enum Does {
     Silent,
     /// Sends signs of life only, without an end.
     Idle,
+    /// Makes all runs, but gets on slowly: longer than any limit here, and by its own time not.
+    Starved,
 }
 
 struct Machine {
@@ -131,6 +136,34 @@ impl std::io::Read for Endless {
     }
 }
 
+/// Bytes of a machine that has a hundredth of the time.
+struct Starved {
+    said: std::io::Cursor<Vec<u8>>,
+    made: Instant,
+}
+
+impl std::io::Read for Starved {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if self.made.elapsed() < SOON * 8 {
+            std::thread::sleep(Duration::from_millis(5));
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        self.said.read(bytes)
+    }
+}
+
+impl Connection for Starved {
+    fn ask_to_stop(&mut self) {}
+
+    fn time(&self) -> Option<Duration> {
+        Some(self.made.elapsed() / 100)
+    }
+
+    fn end(self: Box<Self>) -> Option<String> {
+        None
+    }
+}
+
 impl Connection for Endless {
     fn ask_to_stop(&mut self) {}
 
@@ -160,6 +193,10 @@ impl Remote for Machine {
                 let again = if matches!(does, Does::Idle) { alive } else { Vec::new() };
                 return Ok(Box::new(Endless { said, again }));
             }
+            Some(Does::Starved) => {
+                let said = std::io::Cursor::new(bytes(request, 99, Fingerprint::default()));
+                return Ok(Box::new(Starved { said, made: Instant::now() }));
+            }
             Some(Does::Nothing) => b"killed\n".to_vec(),
             Some(Does::Unreachable) => return Err(RemoteError::Unreachable("no route".to_owned())),
             None => return Err(RemoteError::Hopeless("the script is over".to_owned())),
@@ -172,8 +209,7 @@ fn go(folder: &Path, script: &[Does]) -> (Coordinated, Machine, Vec<String>) {
     let mut store = Store::open(folder, &plan(), TEXT, "ssh://there", 5).unwrap();
     let mut machine = Machine { script: script.iter().copied().collect(), asked: Vec::new() };
     let mut warnings = Vec::new();
-    let soon = Duration::from_millis(100);
-    let patience = Patience { first_word: soon, silence: soon, standstill: 3 * soon };
+    let patience = Patience { first_word: SOON, silence: SOON, standstill: 3 * SOON };
     let settings = Settings { study: "test", emulated: None, allow_unlike: false, patience };
     let stop = AtomicBool::new(false);
     let coordinated = coordinate(&mut store, &mut machine, settings, &stop, &mut |event| {
@@ -226,6 +262,14 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
     // Each delivered one run; the run that was started after it counts as tried.
     assert_eq!(machine.asked[2].past.runs.len(), 2);
     assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);
+}
+
+#[test]
+fn a_machine_that_has_little_time_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Starved]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert_eq!((machine.asked.len(), warnings), (1, Vec::<String>::new()));
 }
 
 #[test]
