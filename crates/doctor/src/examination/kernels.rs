@@ -178,8 +178,8 @@ pub const ROWS: &[Row] = &[
         kind: Kind::Bug,
         from: (4, 7),
         last_bad_candidate: Some(3),
-        // The announcements of 6.1.167, 6.6.130, 6.12.78 and 6.19.9 list the change. That of 6.18.19 was not seen, only that
-        // the change was under review for it (patch 325 of 333). It did not apply to 5.10, and no port of it was seen.
+        // The announcements of 6.1.167, 6.6.130, 6.12.78 and 6.19.9 list the change, and the difference to 6.18.18 in that of
+        // 6.18.19 (19 March 2026) has it. It did not apply to 5.10, and no port of it was seen.
         stable: &[((6, 1), 167), ((6, 6), 130), ((6, 12), 78), ((6, 18), 19), ((6, 19), 9)],
         without: "writes of CR8 can stay intercepted while AVIC is active: each is a write_cr8 exit then",
         with: "writes of CR8 are not intercepted while AVIC is active",
