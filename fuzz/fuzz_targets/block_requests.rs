@@ -113,7 +113,7 @@ fuzz_target!(|guest: Guest| {
         }
         match (kind, status) {
             (1, 0) => {
-                assert!(!guest.read_only && to <= DISK && sizes % 512 == 0);
+                assert!(!guest.read_only && to <= DISK && sizes.is_multiple_of(512));
                 model[from..to].fill(request.byte);
             }
             // A part of it may have been written.

@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
 enum Input<'b> {
-    Made { program: Program, debug: Option<Program> },
+    Made { program: Program, debug: Option<Box<Program>> },
     Any(&'b [u8]),
 }
 

@@ -26,7 +26,12 @@ fuzz_target!(|bytes: &[u8]| {
                     let line = line.strip_prefix(b"\xff").unwrap_or(&line);
                     let request: Value = serde_json::from_slice(line).expect("a request of ours");
                     let answer = if request["execute"] == "guest-sync-delimited" {
-                        [b"\xff", json!({ "return": request["arguments"]["id"] }).to_string().as_bytes(), b"\n"].concat()
+                        [
+                            b"\xff",
+                            json!({ "return": request["arguments"]["id"] }).to_string().as_bytes(),
+                            b"\n",
+                        ]
+                        .concat()
                     } else {
                         let Some(answer) = answers.next() else { return drop(std::fs::remove_file(&path)) };
                         answer.to_vec()

@@ -74,7 +74,7 @@ fn value(number: u8) -> &'static str {
 }
 
 fn content(number: u8) -> Value {
-    if number % 7 == 0 { json!({ "hex": "00ff" }) } else { value(number).into() }
+    if number.is_multiple_of(7) { json!({ "hex": "00ff" }) } else { value(number).into() }
 }
 
 fn module(number: u8) -> &'static str {

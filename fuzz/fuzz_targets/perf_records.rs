@@ -11,7 +11,8 @@ use live::{EventFormat, Record, records};
 const HEADER: usize = 8;
 
 static EXIT: LazyLock<EventFormat> = LazyLock::new(|| {
-    EventFormat::parse(include_str!("../../crates/tracepoints/tests/fixtures/kvm_exit.format")).expect("a format")
+    EventFormat::parse(include_str!("../../crates/tracepoints/tests/fixtures/kvm_exit.format"))
+        .expect("a format")
 });
 
 fuzz_target!(|bytes: &[u8]| {

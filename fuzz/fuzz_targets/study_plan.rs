@@ -17,7 +17,11 @@ fuzz_target!(|text: &str| {
         Err(bad) => {
             let lines = text.bytes().filter(|&byte| byte == b'\n').count() + 1;
             assert!(!bad.problems.is_empty());
-            assert!(bad.problems.iter().all(|problem| problem.line.is_none_or(|line| (1..=lines).contains(&line))));
+            assert!(
+                bad.problems
+                    .iter()
+                    .all(|problem| problem.line.is_none_or(|line| (1..=lines).contains(&line)))
+            );
         }
     }
 });

@@ -61,7 +61,7 @@ impl Guest {
     fn take_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
         let Ok(mut ring) = driver.ring() else { return };
         let mut chain = Chain::new();
-        for (at, value) in self.changes.iter().chain(std::iter::repeat(&(0, 0)).take(40)) {
+        for (at, value) in self.changes.iter().chain(std::iter::repeat_n(&(0, 0), 40)) {
             match ring.pop(&mut chain) {
                 Ok(true) => {
                     let mut bytes = [0; 64];
@@ -84,7 +84,7 @@ impl Guest {
     fn serve_all(&self, driver: &Driver, mut then: impl FnMut((u16, u16))) {
         let device = BlockDevice::open(BlockOptions::default()).expect("a null disk");
         let mut served = ByHand::new(driver, Box::new(device.queue(16)));
-        for change in self.changes.iter().chain(std::iter::repeat(&(0, 0)).take(4)) {
+        for change in self.changes.iter().chain(std::iter::repeat_n(&(0, 0), 4)) {
             served.serve(8);
             assert_eq!(served.queue.in_flight(), 0, "a null disk has nothing in flight");
             then(*change);

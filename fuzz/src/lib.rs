@@ -46,7 +46,7 @@ pub fn read_recording(bytes: &[u8]) {
         assert!(damage.offset <= bytes.len() as u64, "{damage} of {} bytes", bytes.len());
     }
     // Two more readings take as long as those before; some of the inputs will do.
-    if bytes.len() % 4 == 0 {
+    if bytes.len().is_multiple_of(4) {
         halves(bytes, &reading);
     }
 }

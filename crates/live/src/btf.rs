@@ -58,7 +58,6 @@ struct Section {
 
 /// Reads type information of a kernel and of a module, and looks for members and parameters as the programs do. For
 /// fuzzing: no bytes may do more than be refused.
-#[cfg(feature = "fuzzing")]
 pub fn read_type_information(kernel: &[u8], module: &[u8]) {
     let Ok(kernel) = Btf::parse(kernel.to_vec()) else { return };
     let module = Btf::parse_split(module.to_vec(), &kernel);

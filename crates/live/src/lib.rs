@@ -40,7 +40,7 @@ mod vm_state;
 mod xentrace;
 mod xentrace_following;
 
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub use btf::read_type_information;
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;

@@ -12,7 +12,6 @@ use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
 use answer::Asking;
-#[cfg(feature = "fuzzing")]
 pub(super) use answer::Asking as FuzzedAsking;
 
 /// The longest wait for answers after the last request was due.

@@ -8,7 +8,7 @@
 mod connection;
 mod crowd;
 mod error;
-#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub mod fuzzing;
 mod http;
 mod machine;

@@ -11,7 +11,6 @@ use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
-#[cfg(feature = "fuzzing")]
 pub(super) use clients::Client as FuzzedClient;
 use clients::{Client, Role, SMALLEST_MESSAGE, message, topic};
 

@@ -1,5 +1,10 @@
 //! The command line without an emulator: one program for all tests, because each has to be linked.
 
+// What the fuzz targets name, which are compiled here: `fuzz_targets.rs`.
+extern crate self as exitless_fuzz;
+extern crate self as libfuzzer_sys;
+use fuzz_targets::{consistent, definitions, fuzz_target, read_recording};
+
 mod advise;
 mod command;
 mod diff;
@@ -7,6 +12,7 @@ mod doctor;
 mod experiment_report;
 mod experiment_run;
 mod floors;
+mod fuzz_targets;
 mod guest;
 mod iocm;
 mod iocm_control;

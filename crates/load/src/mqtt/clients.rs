@@ -41,7 +41,6 @@ impl Client {
     }
 
     /// A subscriber of a run, for fuzzing.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn for_fuzzing(run: u64) -> Self {
         Self::new(run, 0, Role::Subscriber, true)
     }

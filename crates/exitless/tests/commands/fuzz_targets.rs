@@ -1,0 +1,300 @@
+//! The fuzz targets, each run on its seeds.
+//!
+//! Targets are built with libFuzzer in a workspace of their own, which takes minutes. Here the same files are compiled
+//! beside the other tests, with stand-ins for the two crates that they name: `libfuzzer_sys` and `exitless_fuzz`, which
+//! `main.rs` makes names of this program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+#[allow(unreachable_pub, reason = "a library in its own workspace")]
+#[path = "../../../../fuzz/src/lib.rs"]
+mod common;
+
+pub(crate) use common::{consistent, definitions, read_recording};
+
+fn fuzz() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
+/// The names of what is in a folder, without what follows the point, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Runs a target on each of its seeds, and on no bytes.
+fn replay(target: &str, run: fn(&[u8])) {
+    run(&[]);
+    let folder = fuzz().join("seeds").join(target);
+    let mut seeds = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let seed = entry.unwrap().path();
+        let bytes = std::fs::read(&seed).unwrap();
+        // What a failing test prints.
+        println!("{}", seed.display());
+        run(&bytes);
+        seeds += 1;
+    }
+    assert!(seeds > 0, "{target} has no seeds");
+}
+
+/// A module and a test for each target.
+macro_rules! targets {
+    ($($target:ident),* $(,)?) => {
+        const TARGETS: &[&str] = &[$(stringify!($target)),*];
+
+        mod runs_on_its_seeds {
+            $(
+                #[test]
+                fn $target() {
+                    super::replay(stringify!($target), super::$target::run);
+                }
+            )*
+        }
+    };
+}
+
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/block_requests.rs"]
+mod block_requests;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/btf.rs"]
+mod btf;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/control_request.rs"]
+mod control_request;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/elf_symbols.rs"]
+mod elf_symbols;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/event_format.rs"]
+mod event_format;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/exits_profile.rs"]
+mod exits_profile;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/frames.rs"]
+mod frames;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/guest_agent.rs"]
+mod guest_agent;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/hot_spots.rs"]
+mod hot_spots;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/http_answer.rs"]
+mod http_answer;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/inflight.rs"]
+mod inflight;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/iocm_config.rs"]
+mod iocm_config;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/journal.rs"]
+mod journal;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/kernel_image.rs"]
+mod kernel_image;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/kvm_statistics.rs"]
+mod kvm_statistics;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/libvirt_xml.rs"]
+mod libvirt_xml;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/load_trace.rs"]
+mod load_trace;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/mqtt_packet.rs"]
+mod mqtt_packet;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/names.rs"]
+mod names;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/network.rs"]
+mod network;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/own_recording.rs"]
+mod own_recording;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/perf_data.rs"]
+mod perf_data;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/perf_pipe.rs"]
+mod perf_pipe;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/perf_records.rs"]
+mod perf_records;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/qemu_arguments.rs"]
+mod qemu_arguments;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/recording.rs"]
+mod recording;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/snapshot_archive.rs"]
+mod snapshot_archive;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/study_plan.rs"]
+mod study_plan;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/study_stream.rs"]
+mod study_stream;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/trace_dat.rs"]
+mod trace_dat;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/tracefs_text.rs"]
+mod tracefs_text;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/vhost_user_request.rs"]
+mod vhost_user_request;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/vhost_user_session.rs"]
+mod vhost_user_session;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/virtqueue.rs"]
+mod virtqueue;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/workload_output.rs"]
+mod workload_output;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/xentrace.rs"]
+mod xentrace;
+#[allow(unused_attributes, reason = "no_main is for the target's own program")]
+#[path = "../../../../fuzz/fuzz_targets/xl_config.rs"]
+mod xl_config;
+
+targets![
+    block_requests,
+    btf,
+    control_request,
+    elf_symbols,
+    event_format,
+    exits_profile,
+    frames,
+    guest_agent,
+    hot_spots,
+    http_answer,
+    inflight,
+    iocm_config,
+    journal,
+    kernel_image,
+    kvm_statistics,
+    libvirt_xml,
+    load_trace,
+    mqtt_packet,
+    names,
+    network,
+    own_recording,
+    perf_data,
+    perf_pipe,
+    perf_records,
+    qemu_arguments,
+    recording,
+    snapshot_archive,
+    study_plan,
+    study_stream,
+    trace_dat,
+    tracefs_text,
+    vhost_user_request,
+    vhost_user_session,
+    virtqueue,
+    workload_output,
+    xentrace,
+    xl_config,
+];
+
+/// libFuzzer's macro, with a function in the place of its entry: bytes are turned into the input as `libfuzzer-sys` does.
+/// The targets find it by their imports: it stands behind them.
+macro_rules! fuzz_target {
+    (|$bytes:ident: &[u8]| $body:expr) => {
+        pub(super) fn run($bytes: &[u8]) {
+            $body
+        }
+    };
+    (|$input:ident: $kind:ty| $body:expr) => {
+        fn checked($input: $kind) {
+            $body
+        }
+
+        pub(super) fn run(bytes: &[u8]) {
+            if bytes.len() < <$kind as arbitrary::Arbitrary>::size_hint(0).0 {
+                return;
+            }
+            if let Ok(input) = arbitrary::Arbitrary::arbitrary_take_rest(arbitrary::Unstructured::new(bytes))
+            {
+                checked(input);
+            }
+        }
+    };
+}
+pub(crate) use fuzz_target;
+
+/// The bins of the fuzz crate, by their names and paths.
+fn bins() -> Vec<String> {
+    let manifest = std::fs::read_to_string(fuzz().join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let bins = manifest["bin"].as_array().unwrap().iter().map(|bin| {
+        let (name, path) = (bin["name"].as_str().unwrap(), bin["path"].as_str().unwrap());
+        assert_eq!(path, format!("fuzz_targets/{name}.rs"));
+        name.to_owned()
+    });
+    let mut bins: Vec<String> = bins.collect();
+    bins.sort();
+    bins
+}
+
+#[test]
+fn each_fuzz_target_is_a_program_has_seeds_and_is_run_here() {
+    assert_eq!(names(&fuzz().join("fuzz_targets")), TARGETS, "fuzz/fuzz_targets, and those that run here");
+    assert_eq!(bins(), TARGETS, "fuzz/Cargo.toml, and those that run here");
+    assert_eq!(names(&fuzz().join("seeds")), TARGETS, "fuzz/seeds, and those that run here");
+    let readme = std::fs::read_to_string(fuzz().join("README.md")).unwrap();
+    for target in TARGETS {
+        assert!(readme.contains(&format!("\n| `{target}` |")), "{target} is not in fuzz/README.md");
+    }
+}
+
+/// The packages that a lock file has from folders, not from a registry, and what each depends on.
+fn locked(path: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let lock: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let packages = lock["package"].as_array().unwrap().iter();
+    let own = packages.filter(|package| package.get("source").is_none());
+    own.map(|package| {
+        let names = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        // A version stands behind the name where there are several.
+        let names = names.map(|name| name.as_str().unwrap().split(' ').next().unwrap().to_owned());
+        (package["name"].as_str().unwrap().to_owned(), names.collect())
+    })
+    .collect()
+}
+
+/// What a crate of this workspace is built from, by its manifest.
+fn dependencies(of: &str) -> BTreeSet<String> {
+    let path = fuzz().join("../crates").join(of).join("Cargo.toml");
+    let manifest: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let tables = ["dependencies", "build-dependencies"].map(|table| manifest.get(table)?.as_table());
+    let names = tables
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|(name, how)| how.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned());
+    names.collect()
+}
+
+#[test]
+fn the_fuzz_crates_lock_file_is_of_the_present_crates() {
+    let locked = locked(&fuzz().join("Cargo.lock"));
+    assert!(locked.len() > 10, "{locked:?}");
+    for (package, known) in locked.iter().filter(|(package, _)| *package != "exitless-fuzz") {
+        let cure = "run `cargo metadata --manifest-path fuzz/Cargo.toml >/dev/null`";
+        assert_eq!(*known, dependencies(package), "{package} in fuzz/Cargo.lock; {cure}");
+    }
+}
