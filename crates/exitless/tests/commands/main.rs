@@ -21,6 +21,7 @@ mod iocm_monitor;
 mod perf;
 mod predict;
 mod profile;
+mod progress;
 mod prove;
 mod recordings;
 mod security;

@@ -1,0 +1,200 @@
+//! What long work says on standard error while it lasts: a line a step in a pipe, a line that moves on a terminal.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::command::{command, err, out};
+
+/// The width of the terminal of these tests.
+const COLUMNS: u16 = 100;
+
+/// Runs a command whose standard error is a terminal. Returns its output, and what it wrote there.
+fn on_a_terminal(command: &mut Command) -> (Output, String) {
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&near).unwrap();
+    unlockpt(&near).unwrap();
+    tcsetwinsize(&near, Winsize { ws_row: 24, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let path = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
+    let far = File::options().read(true).write(true).open(path).unwrap();
+    let mut near = File::from(near);
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        match near.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            // EIO: the last process that had the far end open has closed it.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {}
+            Err(error) => panic!("{error}"),
+        }
+        String::from_utf8(bytes).unwrap()
+    });
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(far)
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR");
+    let child = command.spawn().unwrap();
+    // The command's own copy of the far end would keep the terminal open.
+    command.stderr(Stdio::null());
+    let output = child.wait_with_output().unwrap();
+    (output, reader.join().unwrap())
+}
+
+/// The texts that stood in the terminal's line one after the other, as a reader sees them: without the spinner and the
+/// time, each once.
+fn seen(written: &str) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for drawn in written.split(['\r', '\n', '\x1b']) {
+        // What is left of a control sequence, such as `[2K`, stands before the text.
+        let text = match drawn.strip_prefix('[') {
+            Some(rest) => rest
+                .trim_start_matches(|next: char| next.is_ascii_digit() || next == ';')
+                .get(1..)
+                .unwrap_or(""),
+            None => drawn,
+        };
+        let Some((_, text)) = text.split_once(' ') else { continue };
+        let text = text.rsplit_once(" (").map_or(text, |(text, _)| text).trim();
+        if !text.is_empty() && texts.last().map(String::as_str) != Some(text) {
+            texts.push(text.to_owned());
+        }
+    }
+    texts
+}
+
+/// Asserts that a terminal's line was written again and again, and is empty at the end.
+fn assert_moved(written: &str) {
+    assert!(!written.contains('\n'), "a line stays on the terminal: {written:?}");
+    assert!(written.matches("\x1b[2K").count() > 2, "the line does not move: {written:?}");
+    let end = written.rfind("\x1b[2K").unwrap() + "\x1b[2K".len();
+    assert!(!written[end..].contains(char::is_alphanumeric), "something stays on the terminal: {written:?}");
+}
+
+/// A study of two arms, three times each, whose runs take a moment.
+fn study(folder: &Path) -> Command {
+    let plan = folder.join("plan.toml");
+    let text = r#"
+name = "tiny"
+title = "A script on the host"
+question = "Does it run?"
+[order]
+repeats = 3
+warm_up = 0
+[guests]
+kind = "host"
+[[factors]]
+name = "switch"
+baseline = "off"
+levels = [{ name = "off" }, { name = "on" }]
+[[workloads]]
+name = "script"
+tool = "command"
+script = 'sleep 1; echo said 7'
+metrics = [{ name = "said", unit = "count", better = "higher", combine = "sum", regex = '^said (\d+)$' }]
+[samples]
+exits = false
+"#;
+    std::fs::write(&plan, text).unwrap();
+    let mut command = command(&["experiment", "run", "plan.toml", "--output", "result"]);
+    command.current_dir(folder).env("TMPDIR", folder);
+    command
+}
+
+/// A web server that answers every request until its clients are gone. Returns the URL of its document.
+fn web_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let connection = connection.unwrap();
+            std::thread::spawn(move || serve(&connection));
+        }
+    });
+    format!("http://{address}/document")
+}
+
+fn serve(connection: &TcpStream) {
+    let mut writer = connection;
+    for line in BufReader::new(connection).lines() {
+        match line {
+            // The end of a request's head.
+            Ok(line) if line.is_empty() => {
+                if writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                    return;
+                }
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn load(url: &str, duration: &str) -> Command {
+    command(&["load", "http", "--connections", "1", "--rate", "5", "--duration", duration, url])
+}
+
+#[test]
+fn a_study_says_a_line_for_each_run_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = study(folder.path()).output().unwrap();
+    let said = err(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 6, "{said}");
+    for (index, line) in lines.iter().enumerate() {
+        let arms = ["off", "on"].map(|arm| format!("Run {} of 6: {arm}, 1 guest, script", index + 1));
+        assert!(arms.iter().any(|begin| line.starts_with(begin)), "{said}");
+    }
+    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
+}
+
+#[test]
+fn a_study_has_one_line_that_moves_on_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, written) = on_a_terminal(&mut study(folder.path()));
+    assert_eq!(output.status.code(), Some(0), "{written}");
+    assert_moved(&written);
+    let seen = seen(&written);
+    for run in 1..=6 {
+        let is_it =
+            |text: &String| text.starts_with(&format!("Run {run} of 6: ")) && text.ends_with(": running");
+        assert!(seen.iter().any(is_it), "no run {run}: {seen:#?}");
+    }
+    assert!(out(&output).starts_with("6 runs in result"), "{output:?}");
+}
+
+#[test]
+fn a_load_says_what_it_asks_for_once_in_a_pipe() {
+    let url = web_server();
+    let output = load(&url, "6s").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(err(&output), format!("Asking {url} for 6.0 s\n"));
+}
+
+#[test]
+fn a_load_has_one_line_that_moves_on_a_terminal() {
+    let url = web_server();
+    let (output, written) = on_a_terminal(&mut load(&url, "3s"));
+    assert_eq!(output.status.code(), Some(0), "{written}");
+    assert_moved(&written);
+    assert_eq!(seen(&written), [format!("Asking {url} for 3.0 s")]);
+}
+
+#[test]
+fn guests_say_that_their_script_runs() {
+    let guests =
+        |script| command(&["guest", "run", "--set", "kind = \"host\"", "--count", "2", "--", script]);
+    let (output, written) = on_a_terminal(&mut guests("sleep 3"));
+    assert_eq!(output.status.code(), Some(0), "{written}");
+    assert_moved(&written);
+    assert_eq!(seen(&written), ["Running the script in 2 guests"]);
+    let output = guests("sleep 6").output().unwrap();
+    assert_eq!(err(&output), "Running the script in 2 guests\n");
+}
