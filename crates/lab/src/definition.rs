@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::progress::Effort;
+use crate::{recipe, xen_recipe};
 
 /// The emulator under a laboratory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +135,11 @@ impl Lab {
             name: name.to_owned(),
             known: LABS.map(|lab| lab.name).join(", "),
         })
+    }
+
+    /// The Debian packages that the image of its host is made from, without those that they depend on.
+    pub fn requested_packages(&self) -> &'static [&'static str] {
+        if self.is_xen() { &xen_recipe::PACKAGES } else { &recipe::PACKAGES }
     }
 
     /// Tests whether its hypervisor is Xen, which has its own image.

@@ -130,6 +130,9 @@ impl Recipe for GuestManifest {
 }
 
 impl GuestImage {
+    /// The Debian packages that it is made from, without those that they depend on.
+    pub const REQUESTED_PACKAGES: &[&str] = &guest_recipe::PACKAGES;
+
     /// The kernel as an ELF file with a PVH entry, which no guest has to decompress.
     pub fn kernel(&self) -> PathBuf {
         self.path(KERNEL)

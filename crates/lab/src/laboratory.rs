@@ -14,6 +14,7 @@ use crate::emulator::{BuiltEmulator, EmulatorProgram, lock_building};
 use crate::error::Error;
 use crate::image::Image;
 use crate::progress::{OnProgress, Progress, Step};
+use crate::recorded::PackageRecord;
 use crate::request::{Happening, Request};
 use crate::run::Laboratory;
 use crate::tree::disk_usage;
@@ -93,6 +94,14 @@ impl<'a> Laboratory<'a> {
             Ok(laboratory)
         } else {
             Err(Error::NoEmulator { emulator: lab.emulator.name(), tried: verdict.reason })
+        }
+    }
+
+    /// The packages of the emulated host.
+    pub fn packages(&self) -> &[PackageRecord] {
+        match &self.xen {
+            Some(xen) => &xen.manifest().packages,
+            None => &self.image.manifest().packages,
         }
     }
 

@@ -55,6 +55,19 @@ pub struct MissingProgram {
     pub needed_by: String,
 }
 
+/// A program that a plan needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeededProgram {
+    /// The machine that runs it.
+    pub place: Place,
+    /// Its name, or its path if the plan gives one.
+    pub name: String,
+    /// The Debian package that contains it.
+    pub package: String,
+    /// The part of the plan that needs it.
+    pub needed_by: String,
+}
+
 /// A right that a plan needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Right {
@@ -147,17 +160,18 @@ fn all_guests(plan: &Plan) -> Vec<GuestPlan> {
     all
 }
 
-fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
-    let mut needed: BTreeMap<(String, String), String> = BTreeMap::new();
-    let mut need = |name: &str, package: &str, by: String| {
-        needed.entry((name.to_owned(), package.to_owned())).or_insert(by);
-    };
+/// The programs that a plan needs on its host and in its guests, each once, in the order of their names.
+pub fn needed_programs(plan: &Plan) -> Vec<NeededProgram> {
+    let mut needed: BTreeMap<(Place, String, String), String> = BTreeMap::new();
     for workload in &plan.workloads {
-        let tool = workload.workload();
-        for program in tool.iter().flat_map(|tool| tool.needs()).filter(|need| need.place == Place::Host) {
-            need(program.name, program.package, format!("the workload {}", workload.name));
+        for program in workload.workload().iter().flat_map(|tool| tool.needs()) {
+            let key = (program.place, program.name.to_owned(), program.package.to_owned());
+            needed.entry(key).or_insert_with(|| format!("the workload {}", workload.name));
         }
     }
+    let mut need = |name: &str, package: &str, by: String| {
+        needed.entry((Place::Host, name.to_owned(), package.to_owned())).or_insert(by);
+    };
     for guests in all_guests(plan) {
         let by = "the guests".to_owned();
         match guests {
@@ -171,8 +185,18 @@ fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
             GuestPlan::Host(_) | GuestPlan::None(_) => {}
         }
     }
-    let absent = needed.into_iter().filter(|((name, _), _)| !host.has(name));
-    absent.map(|((name, package), needed_by)| MissingProgram { name, package, needed_by }).collect()
+    let needed = needed.into_iter();
+    needed
+        .map(|((place, name, package), needed_by)| NeededProgram { place, name, package, needed_by })
+        .collect()
+}
+
+fn missing(plan: &Plan, host: &Host) -> Vec<MissingProgram> {
+    let on_the_host = needed_programs(plan).into_iter().filter(|needed| needed.place == Place::Host);
+    let absent = on_the_host.filter(|needed| !host.has(&needed.name));
+    absent
+        .map(|NeededProgram { name, package, needed_by, .. }| MissingProgram { name, package, needed_by })
+        .collect()
 }
 
 /// Obstacles to creating domains from the definitions below `root`: files that cannot be read, devices that

@@ -8,11 +8,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
+use experiment::study::forecast::{NeededProgram, needed_programs};
+use experiment::study::guest::GuestPlan;
 use experiment::study::plan::Plan;
 use experiment::study::stream;
 use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
-use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, Put, Request};
+use experiment::study::workload::Place;
+use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
 
 use super::SERVE;
 use crate::commands::guest;
@@ -37,12 +40,46 @@ pub(super) fn make_ready(
     }
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
-    if guest_image {
-        guest::image(&mut BuildProgress::new(), stop)?;
-    }
-    let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| Ok(laboratory.emulator_name()))?;
+    let in_guests = match guest_image {
+        true => Some(guest::image(&mut BuildProgress::new(), stop)?.manifest().packages.clone()),
+        false => None,
+    };
+    let emulated = with_laboratory(lab, Arc::clone(stop), |laboratory| {
+        let on_the_host = laboratory.packages();
+        // Where the host takes the place of guests.
+        let in_guests = match &plan.guests {
+            GuestPlan::Host(_) => Some(on_the_host),
+            _ => in_guests.as_deref(),
+        };
+        let lacks = lacking(needed_programs(plan), on_the_host, in_guests);
+        ensure!(
+            lacks.is_empty(),
+            "Could not run this plan in {}: {}. A laboratory has only the packages of its image; nothing was started",
+            lab.name,
+            lacks.join("; ")
+        );
+        Ok(laboratory.emulator_name())
+    })?;
     let hypervisor_arguments = hypervisor_arguments.to_vec();
     Ok((LabRemote { machine: Machine { lab, guest_image, hypervisor_arguments } }, emulated))
+}
+
+/// The programs that an emulated host and its guests lack, by the packages of their images, each a sentence. Guests
+/// without an image of ours are not known; a path is a file that the plan makes or copies.
+fn lacking(
+    needed: Vec<NeededProgram>,
+    on_the_host: &[PackageRecord],
+    in_guests: Option<&[PackageRecord]>,
+) -> Vec<String> {
+    let lacks = needed.into_iter().filter_map(|NeededProgram { place, name, package, needed_by }| {
+        let (packages, whose) = match place {
+            Place::Host => (on_the_host, "its host lacks"),
+            Place::Guest => (in_guests?, "the guest image lacks"),
+        };
+        let has = name.contains('/') || packages.iter().any(|has| has.name == package);
+        (!has).then(|| format!("{whose} {name} (Debian's package {package}), which {needed_by} needs"))
+    });
+    lacks.collect()
 }
 
 /// A laboratory that is ready; each connection boots it.
@@ -175,5 +212,50 @@ impl Connection for LabConnection {
 impl Drop for LabConnection {
     fn drop(&mut self) {
         self.power_off();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages(names: &[&str]) -> Vec<PackageRecord> {
+        let record = |name: &&str| PackageRecord {
+            name: (*name).to_owned(),
+            version: "1".to_owned(),
+            sha256: String::new(),
+        };
+        names.iter().map(record).collect()
+    }
+
+    #[test]
+    fn what_a_laboratory_lacks_is_told_by_its_images() {
+        let text = r#"
+            name = "web"
+            title = "Requests"
+            question = "How many?"
+            [guests]
+            kind = "qemu"
+            net = { backend = "tap" }
+            [[factors]]
+            name = "vcpus"
+            baseline = "one"
+            levels = [{ name = "one", guests = { vcpus = 1 } }, { name = "two", guests = { vcpus = 2 } }]
+            [[workloads]]
+            name = "requests"
+            tool = "http"
+            generator = "wrk"
+        "#;
+        let needed = || needed_programs(&Plan::read(text, "web.toml").unwrap());
+        let (host, guest) = (packages(&["qemu-system-x86", "wrk"]), packages(&["nginx-light"]));
+        assert_eq!(lacking(needed(), &host, Some(&guest)), [""; 0]);
+        assert_eq!(
+            lacking(needed(), &host[..1], Some(&host)),
+            [
+                "the guest image lacks nginx (Debian's package nginx-light), which the workload requests needs",
+                "its host lacks wrk (Debian's package wrk), which the workload requests needs"
+            ]
+        );
+        assert_eq!(lacking(needed(), &host, None), [""; 0], "guests that are not known");
     }
 }
