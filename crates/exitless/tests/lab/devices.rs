@@ -35,9 +35,25 @@ const READING: &str = "\
 fn with_device(device: &str, script: &str) -> Said {
     let sleeps_at_once = "kvm.halt_poll_ns=0";
     let machine = ["lab", "run", "amd-avic", "--device", device, "--kernel-argument", sleeps_at_once];
-    let said = run(&[&machine[..], &["--timeout", "300", "--", "sh", "-c", script]].concat());
+    let said = run(&[&machine[..], &["--timings", "--timeout", "300", "--", "sh", "-c", script]].concat());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    assert_start_was_told(&said.err);
     said
+}
+
+/// A start that takes long is told by one line where no terminal is, and a quick one is not. (A machine with a device
+/// boots each time.)
+fn assert_start_was_told(err: &str) {
+    let parts = ["image or snapshot", "boot or restore", "kernel modules", "root file system"];
+    let seconds = parts.map(|part| {
+        let shown = err.lines().find_map(|line| line.strip_prefix(part)?.trim().strip_suffix(" s"));
+        shown.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {part}: {err}"))
+    });
+    let seconds: f64 = seconds.iter().sum();
+    let told = err.matches("Starting the emulated host amd-avic\n").count();
+    // After five seconds; in between either is right.
+    assert!(told == 1 || (told == 0 && seconds < 6.0), "told {told} times in {seconds} s: {err}");
+    assert!(told == 0 || seconds > 4.0, "told in {seconds} s: {err}");
 }
 
 /// The counts of all CPUs in the lines of /proc/interrupts that name an interrupt.
