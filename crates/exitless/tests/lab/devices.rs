@@ -6,6 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::arms::{exits, near};
 use crate::command::{Said, exitless, run, said};
 
 /// A Linux guest of one vCPU with the device `$DEVICE`, which vfio-pci has. It does `job` until it is killed.
@@ -33,9 +34,16 @@ const READING: &str = "\
 
 /// Runs the script in `amd-avic` with one device, on a host that does not poll before a vCPU sleeps.
 fn with_device(device: &str, script: &str) -> Said {
-    let sleeps_at_once = "kvm.halt_poll_ns=0";
-    let machine = ["lab", "run", "amd-avic", "--device", device, "--kernel-argument", sleeps_at_once];
-    let said = run(&[&machine[..], &["--timings", "--timeout", "300", "--", "sh", "-c", script]].concat());
+    with_arguments(device, &[], script)
+}
+
+/// The same with further arguments of the host's kernel.
+fn with_arguments(device: &str, arguments: &[&str], script: &str) -> Said {
+    let mut machine = vec!["lab", "run", "amd-avic", "--device", device, "--timeout", "300"];
+    for argument in ["kvm.halt_poll_ns=0"].iter().chain(arguments) {
+        machine.extend(["--kernel-argument", argument]);
+    }
+    let said = run(&[&machine[..], &["--timings", "--", "sh", "-c", script]].concat());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert_start_was_told(&said.err);
     said
@@ -107,6 +115,73 @@ fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
     assert!(number(&said.err, "posted:") >= Some(1), "{}", said.err);
     assert!(number(&said.err, "logged:") >= Some(50), "{}", said.err);
     assert_posted(&said.json()["vms"][0], "0000:01:00.0");
+}
+
+/// The finding of a rule in what `doctor` printed.
+fn state_of<'a>(doctor: &'a Value, rule: &str) -> Option<&'a Value> {
+    match doctor {
+        Value::Object(fields) if fields.get("rule").is_some_and(|name| name == rule) => fields.get("state"),
+        Value::Object(fields) => fields.values().find_map(|value| state_of(value, rule)),
+        Value::Array(values) => values.iter().find_map(|value| state_of(value, rule)),
+        _ => None,
+    }
+}
+
+/// One arm more: IPIs and EOIs need no exit, and the host takes the interrupts of devices.
+#[test]
+fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host() {
+    let reader = guest("/opt/exitless/guest/vmlinux", "/opt/exitless/guest/initrd.img", READING);
+    let script = format!(
+        "exitless trace --event posted-interrupt,ga-log > trace & TRACE=$!; DEVICE=0000:01:00.0; {TO_VFIO}; {reader}; \
+         until grep -q 'after 2 rounds' serial || ! kill -0 $QEMU; do sleep 1; done; \
+         cat serial >&2; grep vfio-msix /proc/interrupts >&2; \
+         echo '{{\"verify\":'; exitless verify --json --duration 200ms; echo ',\"doctor\":'; exitless doctor --json; \
+         kill -INT $TRACE; wait $TRACE; kill $QEMU; wait $QEMU; \
+         echo posted or logged: $(grep -cE ' (posted-interrupt|ga-log) ' trace) >&2; \
+         echo ',\"prove\":'; exitless prove --json --measure ipi-running --measure eoi --samples 40 --warm-up 5 --blocks 3 \
+         --output proved; echo '}}'"
+    );
+    let said = with_arguments("nvme", &["amd_iommu_intr=legacy"], &script);
+    let seen = said.json();
+
+    // What the guest got went through the host, and none of it past it.
+    let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
+    assert_eq!((after(1) - after(0), after(2) - after(1)), (100, 100), "{}", said.err);
+    assert!(counted(&said.err, "vfio-msix") >= after(2), "{}", said.err);
+    assert_eq!(number(&said.err, "posted or logged:"), Some(0), "{}", said.err);
+
+    // exitless tells the VM's AVIC from the device's interrupts, and names what keeps them apart.
+    let vm = &seen["verify"]["vms"][0];
+    let activation = &vm["activation"];
+    assert_eq!((&activation["status"], &activation["mode"]), (&"active".into(), &"x2avic".into()), "{vm}");
+    let (device, evidence) = (&vm["devices"][0], &vm["devices"][0]["evidence"]);
+    assert_eq!(
+        (&device["delivery"], &evidence["obstacle"], &evidence["iommu_posts"]),
+        (&"by-host".into(), &"kernel-argument".into(), &true.into()),
+        "{vm}"
+    );
+    assert!(evidence["host_interrupts"].as_u64() > Some(0), "{vm}");
+    let doctor = &seen["doctor"];
+    for (rule, state) in [
+        ("iommu-posting", "pass"),
+        ("iommu-posting-argument", "warn"),
+        ("vm-device-interrupts", "warn"),
+        ("kvm-interrupt-virtualization", "pass"),
+    ] {
+        assert_eq!(state_of(doctor, rule), Some(&state.into()), "{rule}: {doctor}");
+    }
+    assert_eq!(doctor["conclusion"]["outcome"], "active", "{doctor}");
+
+    // The micro VM's own interrupts are those of a host that posts.
+    let proved = &seen["prove"];
+    assert_eq!(proved["judgement"], "worth-it", "{proved}");
+    assert_eq!(proved["evidence"]["checked"], serde_json::json!({"off": "confirmed", "on": "confirmed"}));
+    for (measure, reason, without) in
+        [("ipi-running", "msr", 2.0), ("ipi-running", "interrupt", 1.0), ("eoi", "msr", 2.0)]
+    {
+        let (off, on) = exits(proved, measure, reason);
+        assert!(near(off, without) && on < 0.05, "{reason} of {measure}: {off} off, {on} on");
+    }
 }
 
 /// The guest sends to the host's own function of the card, which answers.
