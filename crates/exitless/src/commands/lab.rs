@@ -252,7 +252,7 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         ..machine_request(arguments.machine, arguments.command)
     };
     let stop = interrupt::flag()?;
-    prepare_devices(lab, &request, &stop)?;
+    prepare_devices(lab, &request.devices, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
         let mut starting = Some(starting(lab));
         Ok(laboratory.run(&request, &mut |happening| {
@@ -270,7 +270,7 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let request = machine_request(machine, Vec::new());
     let stop = interrupt::flag()?;
-    prepare_devices(lab, &request, &stop)?;
+    prepare_devices(lab, &request.devices, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
         let mut starting = Some(starting(lab));
         Ok(laboratory.shell(&request, &mut |happening| {
@@ -345,11 +345,11 @@ fn open<'a>(
 }
 
 /// Builds the boot files of a host with devices, if there are any.
-fn prepare_devices(lab: &Lab, request: &Request, stop: &AtomicBool) -> anyhow::Result<()> {
-    if request.devices.is_empty() {
+pub(super) fn prepare_devices(lab: &Lab, devices: &[Device], stop: &AtomicBool) -> anyhow::Result<()> {
+    if devices.is_empty() {
         return Ok(());
     }
-    lab::require_devices(lab, &request.devices)?;
+    lab::require_devices(lab, devices)?;
     let cache = Cache::of_user()?;
     if DeviceImage::find(&cache)?.is_none() {
         say_effort("the kernel of hosts with devices", &DEVICE_BUILD_EFFORT, &cache);
@@ -406,7 +406,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
     }
 }
 
-fn parse_device(given: &str) -> Result<Device, String> {
+pub(super) fn parse_device(given: &str) -> Result<Device, String> {
     let known = || Device::ALL.map(Device::name).join(", ");
     Device::ALL
         .into_iter()

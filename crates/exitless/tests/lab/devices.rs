@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::arms::{exits, near};
 use crate::command::{Said, exitless, run, said};
+use crate::experiment::{figure, shortened, study};
 
 /// A Linux guest of one vCPU with the device `$DEVICE`, which vfio-pci has. It does `job` until it is killed.
 fn guest(kernel: &str, initrd: &str, job: &str) -> String {
@@ -261,4 +262,42 @@ fn a_laboratory_without_an_iommu_is_refused_before_anything_is_fetched() {
 fn a_device_that_no_laboratory_has_is_refused_with_those_that_there_are() {
     let said = run(&["lab", "run", "amd-avic", "--device", "disk", "--", "true"]);
     assert!(said.status == 2 && said.err.contains("there are: nvme, igb"), "{}", said.err);
+}
+
+#[test]
+fn the_devices_of_a_studys_target_are_checked_before_anything_is_fetched() {
+    let nothing = tempfile::tempdir().unwrap();
+    let result = nothing.path().join("result");
+    for (target, status, why) in [
+        (
+            "lab:amd-avic+device=disk",
+            2,
+            "The target says device=disk: there is no such device; there are: nvme, igb",
+        ),
+        ("lab:intel-apicv+device=igb", 125, "use amd-avic or amd-svm"),
+    ] {
+        let arguments = ["experiment", "run", "two-vf-avic-lab", "--target", target, "--output"];
+        let mut command = exitless(&arguments);
+        command.arg(&result).env("XDG_CACHE_HOME", nothing.path());
+        let said = said(&command.output().unwrap());
+        assert!(said.status == status && said.err.contains(why), "{target}: {}: {}", said.status, said.err);
+        assert!(!said.err.contains("download"), "{}", said.err);
+    }
+}
+
+/// Two guests, a function each: with AVIC the interrupts of both pass the host by.
+#[test]
+fn two_guests_on_one_cpu_send_by_virtual_functions_with_avic_off_and_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = include_str!("../../../../plans/two-vf-avic-lab.toml");
+    let plan = shortened(plan, &[("repeats = 3", "repeats = 1"), ("-l 4", "-l 1")], folder.path());
+    let findings = study(plan.to_str().unwrap(), "amd-avic+device=igb", 2, folder.path());
+    let of = |metric: &str, arm| figure(&findings, "stream", metric, arm, 0).unwrap_or(f64::NAN);
+    for arm in ["off", "on"] {
+        assert!(of("throughput", arm) > 1e7, "{arm}: {}", of("throughput", arm));
+        assert!(of("guests-cpu.busy", arm) > 80.0, "{arm}: {}", of("guests-cpu.busy", arm));
+    }
+    let taken = |arm| (of("interrupts.functions", arm) > 0.0, of("interrupts.log", arm) > 0.0);
+    assert_eq!((taken("off"), taken("on")), ((true, false), (false, true)));
+    assert!(of("exits.vintr", "off") > 0.0 && of("exits.total", "on") < of("exits.total", "off"));
 }

@@ -33,14 +33,14 @@ pub enum Target {
     Lab {
         /// Its name.
         name: String,
-        /// Further arguments of its Xen.
-        hypervisor_arguments: Vec<String>,
+        /// Further arguments of its Xen, or of its kernel if it has none; `device=NAME` is a device of it.
+        arguments: Vec<String>,
     },
 }
 
 /// The error of a text that is not a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a target; expected local, ssh://[user@]host[:port] or lab:NAME[+ARGUMENT of its Xen]")]
+#[error("{0:?} is not a target; expected local, ssh://[user@]host[:port] or lab:NAME[+ARGUMENT]")]
 pub struct NoTarget(String);
 
 impl FromStr for Target {
@@ -56,7 +56,7 @@ impl FromStr for Target {
             return match words.split_first() {
                 Some((name, arguments)) if words.iter().all(|word| !word.is_empty()) => Ok(Self::Lab {
                     name: (*name).to_owned(),
-                    hypervisor_arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+                    arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
                 }),
                 _ => Err(none()),
             };
@@ -85,9 +85,9 @@ impl fmt::Display for Target {
             Self::Local => formatter.write_str("local"),
             Self::Ssh { destination, port: None } => write!(formatter, "ssh://{destination}"),
             Self::Ssh { destination, port: Some(port) } => write!(formatter, "ssh://{destination}:{port}"),
-            Self::Lab { name, hypervisor_arguments } => {
+            Self::Lab { name, arguments } => {
                 write!(formatter, "lab:{name}")?;
-                hypervisor_arguments.iter().try_for_each(|argument| write!(formatter, "+{argument}"))
+                arguments.iter().try_for_each(|argument| write!(formatter, "+{argument}"))
             }
         }
     }
@@ -138,7 +138,7 @@ mod tests {
         let ssh = |destination: &str, port| Target::Ssh { destination: destination.to_owned(), port };
         let lab = |name: &str, arguments: &[&str]| Target::Lab {
             name: name.to_owned(),
-            hypervisor_arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         };
         for (text, target) in [
             ("local", Target::Local),
@@ -146,6 +146,10 @@ mod tests {
             (
                 "lab:xen-apicv+apicv=0+dom0_mem=1G,max:1G",
                 lab("xen-apicv", &["apicv=0", "dom0_mem=1G,max:1G"]),
+            ),
+            (
+                "lab:amd-avic+device=igb+amd_iommu_intr=legacy",
+                lab("amd-avic", &["device=igb", "amd_iommu_intr=legacy"]),
             ),
             ("ssh://host", ssh("host", None)),
             ("ssh://root@10.0.0.1:2222", ssh("root@10.0.0.1", Some(2222))),

@@ -15,12 +15,13 @@ use experiment::study::plan::Plan;
 use experiment::study::stream;
 use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
 use experiment::study::workload::Place;
-use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
+use lab::{Cache, Device, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
 
 use super::SERVE;
 use crate::commands::guest;
-use crate::commands::lab::with_laboratory;
+use crate::commands::lab::{parse_device, prepare_devices, with_laboratory};
 use crate::console::BuildProgress;
+use crate::status::Usage;
 
 const REQUEST: &str = "study-request";
 /// The memory of the emulated host, for its guests.
@@ -30,14 +31,13 @@ const LAST_WORDS: usize = 4096;
 /// Makes a laboratory ready, with the guest image if the plan needs it, and returns its emulator's name.
 pub(super) fn make_ready(
     name: &str,
-    hypervisor_arguments: &[String],
+    arguments: &[String],
     plan: &Plan,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(LabRemote, String)> {
     let lab = Lab::find(name)?;
-    if !lab.is_xen() && !hypervisor_arguments.is_empty() {
-        return Err(lab::Error::NotXen { lab: lab.name }.into());
-    }
+    let (devices, arguments) = devices_among(arguments)?;
+    prepare_devices(lab, &devices, stop)?;
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
     let in_guests = match guest_image {
@@ -60,8 +60,22 @@ pub(super) fn make_ready(
         );
         Ok(laboratory.emulator_name())
     })?;
-    let hypervisor_arguments = hypervisor_arguments.to_vec();
-    Ok((LabRemote { machine: Machine { lab, guest_image, hypervisor_arguments } }, emulated))
+    Ok((LabRemote { machine: Machine { lab, guest_image, devices, arguments } }, emulated))
+}
+
+/// The devices among the words of a target, and the other words.
+fn devices_among(words: &[String]) -> anyhow::Result<(Vec<Device>, Vec<String>)> {
+    let (mut devices, mut others) = (Vec::new(), Vec::new());
+    for word in words {
+        match word.strip_prefix("device=") {
+            Some(name) => {
+                devices
+                    .push(parse_device(name).map_err(|why| Usage(format!("The target says {word}: {why}")))?);
+            }
+            None => others.push(word.clone()),
+        }
+    }
+    Ok((devices, others))
 }
 
 /// The programs that an emulated host and its guests lack, by the packages of their images, each a sentence. Guests
@@ -91,7 +105,8 @@ pub(super) struct LabRemote {
 struct Machine {
     lab: &'static Lab,
     guest_image: bool,
-    hypervisor_arguments: Vec<String>,
+    devices: Vec<Device>,
+    arguments: Vec<String>,
 }
 
 impl Remote for LabRemote {
@@ -157,11 +172,16 @@ fn power_on(
     let image = Image::find(&cache)?.context("The laboratories' image is gone; run `exitless lab build`")?;
     let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
     let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
+    let arguments = machine.arguments.clone();
+    let (hypervisor_arguments, kernel_arguments) =
+        if machine.lab.is_xen() { (arguments, Vec::new()) } else { (Vec::new(), arguments) };
     let request = Request {
         put: vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }],
         memory_mib: Some(MEMORY_MIB),
         guest_image: machine.guest_image,
-        hypervisor_arguments: machine.hypervisor_arguments.clone(),
+        devices: machine.devices.clone(),
+        kernel_arguments,
+        hypervisor_arguments,
         ..Request::new(command)
     };
     laboratory.run(&request, on_happening)?;

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
-    /// Xen.
+    /// Xen, or of its kernel where it has none; +device=DEVICE gives it a device to assign to guests.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Continue although the host is not the one on which the study was started; the result says so.
@@ -160,9 +160,8 @@ fn elsewhere(
             let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
             Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
         }
-        Target::Lab { name, hypervisor_arguments } => {
-            let (mut remote, emulated) =
-                lab_target::make_ready(name, hypervisor_arguments, store.plan(), stop)?;
+        Target::Lab { name, arguments } => {
+            let (mut remote, emulated) = lab_target::make_ready(name, arguments, store.plan(), stop)?;
             let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
             line.step(format!("Starting the emulated host {name}"));
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)

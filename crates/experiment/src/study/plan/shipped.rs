@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// All of them, each in full size and in a size for laboratories.
-pub const SHIPPED: [Shipped; 22] = shipped![
+pub const SHIPPED: [Shipped; 23] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "iozone-irqchip-lab",
@@ -29,6 +29,7 @@ pub const SHIPPED: [Shipped; 22] = shipped![
     "sysbench-threads",
     "sysbench-threads-lab",
     "sysbench-avic-lab",
+    "two-vf-avic-lab",
     "ipi-cost",
     "ipi-cost-lab",
     "side-cores",
