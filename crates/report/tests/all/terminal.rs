@@ -49,6 +49,18 @@ fn a_probe_in_80_columns() {
 }
 
 #[test]
+fn a_proof_without_eois_says_nothing_of_them() {
+    let mut outcome = outcome();
+    let said = |outcome: &Outcome| {
+        let page = report::html::prove(outcome, &full());
+        [terminal::prove(outcome, 80, false).contains("Exits an EOI"), page.contains("exits an EOI")]
+    };
+    assert_eq!(said(&outcome), [true, true]);
+    outcome.evidence.exits_per_eoi = Default::default();
+    assert_eq!(said(&outcome), [false, false]);
+}
+
+#[test]
 fn with_every_kind_of_warning() {
     let mut outcome = outcome();
     outcome.measures.truncate(2);

@@ -237,6 +237,13 @@ fn two_repeats_say_nothing() {
 }
 
 #[test]
+fn the_documentation_names_the_fewest_repeats_with_an_interval() {
+    let text = include_str!("../../../../../docs/experiment.md");
+    let said = format!("with fewer than {} there is no interval", stats::MINIMUM_REPEATS);
+    assert!(text.contains(&said), "{said} is not in docs/experiment.md");
+}
+
+#[test]
 fn comparisons_are_counted_with_the_false_alarms_to_expect() {
     let findings = found(&Made::default());
     let counted = multiplicity::all(&findings.figures).filter(|one| one.change.is_some()).count();
