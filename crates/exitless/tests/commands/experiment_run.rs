@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use experiment::study::forecast::needed_programs;
+use experiment::study::plan::SHIPPED;
 use experiment::study::store::StudyFolder;
+use experiment::study::workload::Place;
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -276,4 +279,22 @@ fn a_study_by_ssh_loses_no_run_when_the_link_breaks() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert!(text(&output).contains("trying again in"), "{}", text(&output));
     assert_complete(folder.path());
+}
+
+#[test]
+fn what_the_plans_for_laboratories_need_is_in_the_images() {
+    // `side-cores-lab` is for the machine itself.
+    for shipped in SHIPPED.iter().filter(|shipped| shipped.text.starts_with("# For --target lab:")) {
+        let lab = if shipped.name.contains("xen") { "xen" } else { "amd-svm" };
+        let host = lab::Lab::find(lab).unwrap().requested_packages();
+        for needed in needed_programs(&shipped.plan().unwrap()) {
+            let packages = match needed.place {
+                Place::Host => host,
+                Place::Guest => lab::GuestImage::REQUESTED_PACKAGES,
+            };
+            // `xl`, which Xen's utilities depend on.
+            let package = needed.package.replace("xen-utils-common", "xen-utils-4.20");
+            assert!(packages.contains(&package.as_str()), "{}: {needed:?}", shipped.name);
+        }
+    }
 }

@@ -61,6 +61,18 @@ fn small_iozone(plan: &str, guests: &str, folder: &Path) -> PathBuf {
 }
 
 #[test]
+fn a_plan_whose_programs_a_laboratory_lacks_is_refused_before_anything_boots() {
+    let folder = tempfile::tempdir().unwrap();
+    let result = folder.path().join("result");
+    let result = result.to_str().unwrap();
+    let said = run(&["experiment", "run", "side-cores-lab", "--target", "lab:amd-svm", "--output", result]);
+    assert_eq!(said.status, 125, "{}\n{}", said.out, said.err);
+    let lack = "its host lacks wrk (Debian's package wrk), which the workload web needs";
+    assert!(said.err.contains(lack), "{}", said.err);
+    assert!(!said.err.contains("Starting"), "{}", said.err);
+}
+
+#[test]
 fn iozone_in_two_guests_on_emulated_amd() {
     let folder = tempfile::tempdir().unwrap();
     let plan = include_str!("../../../../plans/iozone-irqchip-lab.toml");
