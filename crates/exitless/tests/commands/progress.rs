@@ -1,4 +1,5 @@
 //! What long work says on standard error while it lasts: a line a step in a pipe, a line that moves on a terminal.
+//! (The lines of a study in a pipe: `experiment_run.rs`.)
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -138,21 +139,6 @@ fn serve(connection: &TcpStream) {
 
 fn load(url: &str, duration: &str) -> Command {
     command(&["load", "http", "--connections", "1", "--rate", "5", "--duration", duration, url])
-}
-
-#[test]
-fn a_study_says_a_line_for_each_run_in_a_pipe() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = study(folder.path()).output().unwrap();
-    let said = err(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 6, "{said}");
-    for (index, line) in lines.iter().enumerate() {
-        let arms = ["off", "on"].map(|arm| format!("Run {} of 6: {arm}, 1 guest, script", index + 1));
-        assert!(arms.iter().any(|begin| line.starts_with(begin)), "{said}");
-    }
-    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
 }
 
 #[test]
