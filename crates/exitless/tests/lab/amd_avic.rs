@@ -42,7 +42,8 @@ fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
     // It has already ended: `verify` takes longer to start here than the guest to boot.
     let script = format!(
         "{STILL_GUEST}; exitless verify --json --duration 100ms; \
-         cat /sys/kernel/debug/kvm/$QEMU-*/irq_window_exits >&2; kill $QEMU"
+         cat /sys/kernel/debug/kvm/$QEMU-*/irq_window_exits >&2; kill $QEMU; \
+         echo virtual GIF: $(cat /sys/module/kvm_amd/parameters/vgif) >&2"
     );
     let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
@@ -55,6 +56,8 @@ fn a_linux_guest_boots_with_avic_and_verify_has_it_from_the_kernel() {
     for vcpu in vm["state"]["last"]["vcpus"].as_array().unwrap() {
         assert_eq!(vcpu["controls"]["svm"]["int_ctl"].as_u64().unwrap() >> 30, 3, "{vcpu}");
     }
+    // Without it AVIC interrupts a hypervisor in a guest that has GIF clear.
+    assert!(said.err.contains("virtual GIF: 1"), "{}", said.err);
     // Without AVIC a boot waits for some 500 windows.
     let windows: Option<u32> = said.err.lines().find_map(|line| line.trim().parse().ok());
     assert!(windows.is_some_and(|windows| windows < 100), "{}", said.err);

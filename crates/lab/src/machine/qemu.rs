@@ -32,9 +32,10 @@ const CLOCKS: [&str; 2] = ["-icount", "shift=3,sleep=off,quantum=64"];
 /// boots this way.
 const SHARED_CLOCK: [&str; 2] = ["-icount", "shift=3,sleep=off"];
 /// The CPUs of KVM hosts: without AVIC, and with the AVIC of a Zen 4, which Linux needs from 6.17 on to use
-/// all of AVIC.
+/// all of AVIC. It has virtual GIF: without it KVM cannot hold back AVIC's interrupts while a hypervisor in a guest has GIF
+/// clear.
 const SVM_CPU: &str = "EPYC,+svm";
-const AVIC_CPU: &str = "EPYC,family=25,model=17,stepping=1,+svm,+avic,+x2avic";
+const AVIC_CPU: &str = "EPYC,family=25,model=17,stepping=1,+svm,+avic,+x2avic,+vgif";
 /// The machine's clock at power-on.
 const START: &str = "base=2026-01-01T00:00:00,clock=vm";
 
