@@ -62,11 +62,11 @@ mod tests {
         while working.spent() < Duration::from_millis(200) || working.spent() < begun.elapsed() / LEAST * 2 {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let slept = sleeping.spent();
-        assert!(slept <= begun.elapsed() / LEAST, "{slept:?} of {:?}", begun.elapsed());
+        let (slept, passed) = (sleeping.spent(), begun.elapsed());
         for child in [&mut sleeper, &mut worker] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+        assert!(slept <= passed / LEAST, "{slept:?} of {passed:?}");
     }
 }

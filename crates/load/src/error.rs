@@ -85,3 +85,11 @@ impl LoadError {
         move |source| Self::System { what, source: source.into() }
     }
 }
+
+/// Checks settings in their order: one that must hold, its name, and what it must be.
+pub(super) fn demand(settings: &[(bool, &'static str, &str)]) -> Result<(), LoadError> {
+    match settings.iter().find(|(holds, ..)| !holds) {
+        Some(&(_, field, why)) => Err(LoadError::Settings { field, why: why.to_owned() }),
+        None => Ok(()),
+    }
+}

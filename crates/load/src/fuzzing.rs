@@ -1,8 +1,8 @@
 //! Fuzz entry points: answers of servers and brokers, parsed without a network.
 
 use crate::crowd::{Happened, Session};
-use crate::http::FuzzedAsking as Asking;
-use crate::mqtt::FuzzedClient as Client;
+use crate::http::Asking;
+use crate::mqtt::Client;
 
 /// Answers of a web server.
 pub fn http_answers(bytes: &[u8], pieces: &[u8]) {

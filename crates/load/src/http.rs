@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::crowd::{Crowd, Happened};
+use super::error::demand;
 use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
-use answer::Asking;
-pub(super) use answer::Asking as FuzzedAsking;
+pub(super) use answer::Asking;
 
 /// The longest wait for answers after the last request was due.
 const LATE: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl HttpLoad {
 
     fn check(&self) -> Result<(), LoadError> {
         let word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        for (fits, field, why) in [
+        demand(&[
             (self.connections > 0, "--connections", "must be at least 1"),
             (
                 (1..=self.connections.max(1)).contains(&self.threads),
@@ -77,12 +77,7 @@ impl HttpLoad {
             (!self.duration.is_zero(), "--duration", "must be above 0"),
             (self.path.starts_with('/') && word(&self.path), "URL", "must have a path of plain characters"),
             (word(&self.host), "URL", "must have a host of plain characters"),
-        ] {
-            if !fits {
-                return Err(LoadError::Settings { field, why: why.to_owned() });
-            }
-        }
-        Ok(())
+        ])
     }
 }
 

@@ -7,12 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::crowd::{Crowd, Happened};
+use super::error::demand;
 use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, Outcome, Protocol, machine};
-pub(super) use clients::Client as FuzzedClient;
-use clients::{Client, Role, SMALLEST_MESSAGE, message, topic};
+pub(super) use clients::Client;
+use clients::{Role, SMALLEST_MESSAGE, message, topic};
 
 /// Unsent bytes above which a client publishes nothing more: the broker does not keep up.
 const MOST_WAITING: usize = 256 * 1024;
@@ -81,7 +82,7 @@ impl MqttLoad {
 
     fn check(&self) -> Result<(), LoadError> {
         let least = self.connections.min(self.subscribers);
-        for (fits, field, why) in [
+        demand(&[
             (!self.brokers.is_empty(), "BROKER", "must be named"),
             (least > 0, "--connections", "must be at least 1, as --subscribers"),
             (
@@ -94,12 +95,7 @@ impl MqttLoad {
             (self.message_size <= 65_536, "--message-size", "must be at most 65536"),
             (!self.duration.is_zero(), "--duration", "must be above 0"),
             (self.rate * self.duration.as_secs_f64() < 1e10, "--rate", "makes too many messages"),
-        ] {
-            if !fits {
-                return Err(LoadError::Settings { field, why: why.to_owned() });
-            }
-        }
-        Ok(())
+        ])
     }
 }
 

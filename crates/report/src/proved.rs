@@ -14,7 +14,7 @@ pub(crate) fn percent_of(difference: Option<Difference>) -> String {
 
 /// The interval, or a dash.
 pub(crate) fn interval_of(difference: Option<Difference>) -> String {
-    difference.and_then(|difference| difference.interval).map_or_else(|| NONE.to_owned(), format::interval)
+    format::interval_of(difference.and_then(|difference| difference.interval))
 }
 
 /// The change of exits for each operation; `None` without both arms.

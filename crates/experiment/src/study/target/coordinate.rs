@@ -330,13 +330,14 @@ impl Watched<'_> {
 impl std::io::Read for Watched<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         loop {
-            let now = self.now();
             let Some(inner) = &mut self.inner else { return Ok(0) };
             if !self.asked && self.stop.load(Ordering::Relaxed) {
                 self.asked = true;
                 inner.ask_to_stop();
             }
-            match inner.read(bytes) {
+            let read = inner.read(bytes);
+            let now = self.now();
+            match read {
                 // Connections return now and then so that the flag is checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     if now.saturating_sub(self.heard) > self.limit {
