@@ -26,7 +26,7 @@ fn run(arguments: &[&str], folder: &Path) -> Output {
 }
 
 /// Two arms of one script in three blocks: six runs.
-fn plan(folder: &Path, script: &str) -> PathBuf {
+pub(crate) fn plan(folder: &Path, script: &str) -> PathBuf {
     let path = folder.join("plan.toml");
     let text = format!(
         r#"

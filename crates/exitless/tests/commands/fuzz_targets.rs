@@ -52,124 +52,54 @@ macro_rules! targets {
             $(
                 #[test]
                 fn $target() {
-                    super::replay(stringify!($target), super::$target::run);
+                    super::replay(stringify!($target), super::programs::$target::run);
                 }
             )*
         }
     };
 }
 
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/block_requests.rs"]
-mod block_requests;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/btf.rs"]
-mod btf;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/control_request.rs"]
-mod control_request;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/elf_symbols.rs"]
-mod elf_symbols;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/event_format.rs"]
-mod event_format;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/exits_profile.rs"]
-mod exits_profile;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/frames.rs"]
-mod frames;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/guest_agent.rs"]
-mod guest_agent;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/hot_spots.rs"]
-mod hot_spots;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/http_answer.rs"]
-mod http_answer;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/inflight.rs"]
-mod inflight;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/iocm_config.rs"]
-mod iocm_config;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/journal.rs"]
-mod journal;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/kernel_image.rs"]
-mod kernel_image;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/kvm_statistics.rs"]
-mod kvm_statistics;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/libvirt_xml.rs"]
-mod libvirt_xml;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/load_trace.rs"]
-mod load_trace;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/mqtt_packet.rs"]
-mod mqtt_packet;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/names.rs"]
-mod names;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/network.rs"]
-mod network;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/own_recording.rs"]
-mod own_recording;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/perf_data.rs"]
-mod perf_data;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/perf_pipe.rs"]
-mod perf_pipe;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/perf_records.rs"]
-mod perf_records;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/qemu_arguments.rs"]
-mod qemu_arguments;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/recording.rs"]
-mod recording;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/snapshot_archive.rs"]
-mod snapshot_archive;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/study_plan.rs"]
-mod study_plan;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/study_stream.rs"]
-mod study_stream;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/trace_dat.rs"]
-mod trace_dat;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/tracefs_text.rs"]
-mod tracefs_text;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/vhost_user_request.rs"]
-mod vhost_user_request;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/vhost_user_session.rs"]
-mod vhost_user_session;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/virtqueue.rs"]
-mod virtqueue;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/workload_output.rs"]
-mod workload_output;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/xentrace.rs"]
-mod xentrace;
-#[allow(unused_attributes, reason = "no_main is for the target's own program")]
-#[path = "../../../../fuzz/fuzz_targets/xl_config.rs"]
-mod xl_config;
+#[allow(unused_attributes, reason = "no_main is for a target's own program")]
+#[path = "../../../../fuzz/fuzz_targets"]
+mod programs {
+    pub(super) mod block_requests;
+    pub(super) mod btf;
+    pub(super) mod control_request;
+    pub(super) mod elf_symbols;
+    pub(super) mod event_format;
+    pub(super) mod exits_profile;
+    pub(super) mod frames;
+    pub(super) mod guest_agent;
+    pub(super) mod hot_spots;
+    pub(super) mod http_answer;
+    pub(super) mod inflight;
+    pub(super) mod iocm_config;
+    pub(super) mod journal;
+    pub(super) mod kernel_image;
+    pub(super) mod kvm_statistics;
+    pub(super) mod libvirt_xml;
+    pub(super) mod load_trace;
+    pub(super) mod mqtt_packet;
+    pub(super) mod names;
+    pub(super) mod network;
+    pub(super) mod own_recording;
+    pub(super) mod perf_data;
+    pub(super) mod perf_pipe;
+    pub(super) mod perf_records;
+    pub(super) mod qemu_arguments;
+    pub(super) mod recording;
+    pub(super) mod snapshot_archive;
+    pub(super) mod study_plan;
+    pub(super) mod study_stream;
+    pub(super) mod trace_dat;
+    pub(super) mod tracefs_text;
+    pub(super) mod vhost_user_request;
+    pub(super) mod vhost_user_session;
+    pub(super) mod virtqueue;
+    pub(super) mod workload_output;
+    pub(super) mod xentrace;
+    pub(super) mod xl_config;
+}
 
 targets![
     block_requests,
@@ -215,7 +145,7 @@ targets![
 /// The targets find it by their imports: it stands behind them.
 macro_rules! fuzz_target {
     (|$bytes:ident: &[u8]| $body:expr) => {
-        pub(super) fn run($bytes: &[u8]) {
+        pub(crate) fn run($bytes: &[u8]) {
             $body
         }
     };
@@ -224,7 +154,7 @@ macro_rules! fuzz_target {
             $body
         }
 
-        pub(super) fn run(bytes: &[u8]) {
+        pub(crate) fn run(bytes: &[u8]) {
             if bytes.len() < <$kind as arbitrary::Arbitrary>::size_hint(0).0 {
                 return;
             }

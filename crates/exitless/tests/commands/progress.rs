@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::command::{command, err, out};
+use crate::experiment_run::plan;
 
 /// The width of the terminal of these tests.
 const COLUMNS: u16 = 100;
@@ -79,29 +80,7 @@ fn assert_moved(written: &str) {
 
 /// A study of two arms, three times each, whose runs take a moment.
 fn study(folder: &Path) -> Command {
-    let plan = folder.join("plan.toml");
-    let text = r#"
-name = "tiny"
-title = "A script on the host"
-question = "Does it run?"
-[order]
-repeats = 3
-warm_up = 0
-[guests]
-kind = "host"
-[[factors]]
-name = "switch"
-baseline = "off"
-levels = [{ name = "off" }, { name = "on" }]
-[[workloads]]
-name = "script"
-tool = "command"
-script = 'sleep 1; echo said 7'
-metrics = [{ name = "said", unit = "count", better = "higher", combine = "sum", regex = '^said (\d+)$' }]
-[samples]
-exits = false
-"#;
-    std::fs::write(&plan, text).unwrap();
+    plan(folder, "sleep 1; echo said 7");
     let mut command = command(&["experiment", "run", "plan.toml", "--output", "result"]);
     command.current_dir(folder).env("TMPDIR", folder);
     command

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::arms::{exits, near};
 use crate::command::{Said, exitless, run, said};
+use crate::doctor::found;
 use crate::experiment::{figure, shortened, study};
 
 /// A Linux guest of one vCPU with the device `$DEVICE`, which vfio-pci has. It does `job` until it is killed.
@@ -32,6 +33,15 @@ const READING: &str = "\
     ROUNDS=0; while :; do set -- $(grep nvme0q0 /proc/interrupts); ADMIN=$2; set -- $(grep nvme0q1 /proc/interrupts); \
     echo after $ROUNDS rounds: $((ADMIN + $2)); \
     dd if=/dev/nvme0n1 of=/dev/null bs=512 count=100 iflag=direct 2> /dev/null; ROUNDS=$((ROUNDS + 1)); done";
+
+/// The start of a script: what interrupts become is traced, and a guest reads two rounds from the disk and goes on.
+fn read_two_rounds() -> String {
+    let reader = guest("/opt/exitless/guest/vmlinux", "/opt/exitless/guest/initrd.img", READING);
+    format!(
+        "exitless trace --event posted-interrupt,ga-log > trace & TRACE=$!; DEVICE=0000:01:00.0; {TO_VFIO}; {reader}; \
+         until grep -q 'after 2 rounds' serial || ! kill -0 $QEMU; do sleep 1; done"
+    )
+}
 
 /// Runs the script in `amd-avic` with one device, on a host that does not poll before a vCPU sleeps.
 fn with_device(device: &str, script: &str) -> Said {
@@ -90,15 +100,14 @@ fn assert_posted(vm: &Value, device: &str) {
 
 #[test]
 fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
-    let reader = guest("/opt/exitless/guest/vmlinux", "/opt/exitless/guest/initrd.img", READING);
     let script = format!(
-        "exitless trace --event posted-interrupt,ga-log > trace & TRACE=$!; DEVICE=0000:01:00.0; {TO_VFIO}; {reader}; \
-         until grep -q 'after 2 rounds' serial || ! kill -0 $QEMU; do sleep 1; done; \
+        "{}; \
          exitless verify --json --duration 200ms; kill -INT $TRACE; wait $TRACE; \
          cp /proc/interrupts interrupts; SEEN=$(grep -c rounds serial); \
          until [ $(grep -c rounds serial) -gt $((SEEN + 1)) ] || ! kill -0 $QEMU; do sleep 1; done; cat serial >&2; kill $QEMU; wait $QEMU; \
          echo posted: $(grep -c ' posted-interrupt ' trace) >&2; echo logged: $(grep -c ' ga-log ' trace) >&2; \
-         grep -E 'vfio|AMD-Vi' interrupts >&2"
+         grep -E 'vfio|AMD-Vi' interrupts >&2",
+        read_two_rounds()
     );
     let said = with_device("nvme", &script);
 
@@ -118,29 +127,18 @@ fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
     assert_posted(&said.json()["vms"][0], "0000:01:00.0");
 }
 
-/// The finding of a rule in what `doctor` printed.
-fn state_of<'a>(doctor: &'a Value, rule: &str) -> Option<&'a Value> {
-    match doctor {
-        Value::Object(fields) if fields.get("rule").is_some_and(|name| name == rule) => fields.get("state"),
-        Value::Object(fields) => fields.values().find_map(|value| state_of(value, rule)),
-        Value::Array(values) => values.iter().find_map(|value| state_of(value, rule)),
-        _ => None,
-    }
-}
-
 /// One arm more: IPIs and EOIs need no exit, and the host takes the interrupts of devices.
 #[test]
 fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host() {
-    let reader = guest("/opt/exitless/guest/vmlinux", "/opt/exitless/guest/initrd.img", READING);
     let script = format!(
-        "exitless trace --event posted-interrupt,ga-log > trace & TRACE=$!; DEVICE=0000:01:00.0; {TO_VFIO}; {reader}; \
-         until grep -q 'after 2 rounds' serial || ! kill -0 $QEMU; do sleep 1; done; \
+        "{}; \
          cat serial >&2; grep vfio-msix /proc/interrupts >&2; \
          echo '{{\"verify\":'; exitless verify --json --duration 200ms; echo ',\"doctor\":'; exitless doctor --json; \
          kill -INT $TRACE; wait $TRACE; kill $QEMU; wait $QEMU; \
          echo posted or logged: $(grep -cE ' (posted-interrupt|ga-log) ' trace) >&2; \
          echo ',\"prove\":'; exitless prove --json --measure ipi-running --measure eoi --samples 40 --warm-up 5 --blocks 3 \
-         --output proved; echo '}}'"
+         --output proved; echo '}}'",
+        read_two_rounds()
     );
     let said = with_arguments("nvme", &["amd_iommu_intr=legacy"], &script);
     let seen = said.json();
@@ -169,7 +167,7 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
         ("vm-device-interrupts", "warn"),
         ("kvm-interrupt-virtualization", "pass"),
     ] {
-        assert_eq!(state_of(doctor, rule), Some(&state.into()), "{rule}: {doctor}");
+        assert_eq!(found(doctor, rule).0, state, "{rule}: {doctor}");
     }
     assert_eq!(doctor["conclusion"]["outcome"], "active", "{doctor}");
 

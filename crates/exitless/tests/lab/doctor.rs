@@ -11,6 +11,14 @@ fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
     })
 }
 
+/// The state of a rule in the documents of `doctor` and `vm lint`, and what was found.
+pub(crate) fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
+    let sections = document["sections"].as_array().expect("sections");
+    let finding = sections.iter().find_map(|section| of_rule(&section["findings"], rule));
+    let finding = finding.unwrap_or_else(|| panic!("no {rule}: {document}"));
+    (finding["state"].as_str().expect("a state"), finding["found"].as_str().expect("what was found"))
+}
+
 fn find<'a>(document: &'a Value, section: &str, rule: &str) -> &'a Value {
     let sections = document["sections"].as_array().unwrap();
     let section = sections.iter().find(|one| one["name"] == section).unwrap_or_else(|| panic!("{document}"));

@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::command::Dom0;
+use crate::doctor::found;
 
 /// Domain and reason, with the exits.
 pub(crate) type Counts = BTreeMap<(u64, String), u64>;
@@ -120,20 +121,6 @@ fn whoever_counts_the_exits_of_a_domain_is_told_of_its_end() {
     for line in ["early 1 1", "last 1 1", "there 0 0"] {
         assert!(said.out.lines().any(|one| one == line), "no {line}: {}{}", said.out, said.err);
     }
-}
-
-/// The finding of a rule in the documents of `doctor` and `vm lint`, anywhere in the tree.
-fn of_rule<'a>(findings: &'a Value, rule: &str) -> Option<&'a Value> {
-    findings.as_array()?.iter().find_map(|finding| {
-        if finding["rule"] == rule { Some(finding) } else { of_rule(&finding["children"], rule) }
-    })
-}
-
-pub(crate) fn found<'a>(document: &'a Value, rule: &str) -> (&'a str, &'a str) {
-    let sections = document["sections"].as_array().expect("sections");
-    let finding = sections.iter().find_map(|section| of_rule(&section["findings"], rule));
-    let finding = finding.unwrap_or_else(|| panic!("no {rule}: {document}"));
-    (finding["state"].as_str().expect("a state"), finding["found"].as_str().expect("what was found"))
 }
 
 /// A study of a frequency, by xenpm.

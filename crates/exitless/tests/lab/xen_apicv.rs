@@ -6,7 +6,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::command::{Dom0, Said};
-use crate::xen::{Counts, counts, found};
+use crate::doctor::found;
+use crate::xen::{Counts, counts};
 
 /// Records a guest from its first instruction until it has worked for two seconds, and pauses it before the
 /// recording ends. The recording stays inside, because copying 3 MiB out takes a minute.
