@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use experiment::prove::{Recording, analyse};
 use libfuzzer_sys::fuzz_target;
+use prove::{Recording, analyse};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(recording) = Recording::read(input) else { return };

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-use experiment::study::forecast::{Host, forecast};
-use experiment::study::plan::Plan;
 use libfuzzer_sys::fuzz_target;
+use study::forecast::{Host, forecast};
+use study::plan::Plan;
 
 fuzz_target!(|text: &str| {
     match Plan::read(text, "plan.toml") {

@@ -2,8 +2,8 @@
 
 #![no_main]
 
-use experiment::study::stream::{LARGEST_CHUNK, Message, Reader};
 use libfuzzer_sys::fuzz_target;
+use study::stream::{LARGEST_CHUNK, Message, Reader};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(mut reader) = Reader::begin(bytes) else { return };

@@ -5,9 +5,9 @@
 
 use std::sync::LazyLock;
 
-use experiment::study::workload::{Output, Outputs, Scene, Workload, WorkloadPlan};
 use libfuzzer_sys::fuzz_target;
 use load::Outcome;
+use study::workload::{Output, Outputs, Scene, Workload, WorkloadPlan};
 
 const PLANS: &[&str] = &[
     r#"{"name":"a","tool":"iozone","file_size":"1M","record_size":"64K","tests":["random-read","pwrite","fread"]}"#,

@@ -135,7 +135,7 @@ impl StatusLine {
     }
 
     /// Shows the runs of a measurement, each after `before`; a new operation is a step.
-    pub(crate) fn measurement(&self, before: &str) -> impl FnMut(experiment::prove::Progress) {
+    pub(crate) fn measurement(&self, before: &str) -> impl FnMut(prove::Progress) {
         let mut present = None;
         move |progress| {
             let text = format!("{before}{progress}");

@@ -5,9 +5,6 @@ use std::io;
 use std::process::ExitCode;
 
 use exits::{BadGrouping, NotThere};
-use experiment::prove::{BadPlan, CollectError};
-use experiment::study::store::StoreError;
-use experiment::study::target::CoordinateError;
 use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
 use iocm::control::Errno;
@@ -15,6 +12,9 @@ use iocm::control::client::ClientError;
 use iocm::running::StartError;
 use iocm::safety::SafetyError;
 use load::LoadError;
+use prove::{BadPlan, CollectError};
+use study::store::StoreError;
+use study::target::CoordinateError;
 
 /// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;
@@ -80,7 +80,7 @@ fn code(error: &anyhow::Error) -> u8 {
             Some(StartError::Safety(SafetyError::Account(_) | SafetyError::Capability(_)))
         )
         || error.is::<BadPlan>()
-        || error.is::<experiment::study::plan::BadPlan>()
+        || error.is::<study::plan::BadPlan>()
         || matches!(store(error), Some(failed) if failed.is_usage())
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()

@@ -42,7 +42,7 @@ pub(crate) fn is_known(words: &[String]) -> bool {
     }
 }
 
-/// The script of a study's plan, with its limit of time, as the crate `experiment` writes it.
+/// The script of a study's plan, with its limit of time, as the crate `study` writes it.
 pub(crate) fn script(words: &[String]) -> Option<&str> {
     script_of(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -37,6 +37,7 @@ mod threads;
 pub mod trace;
 mod tracefs;
 mod vm_state;
+mod waiting;
 mod xentrace;
 mod xentrace_following;
 
@@ -57,5 +58,6 @@ pub use threads::threads_of;
 pub use tracefs::Tracefs;
 pub use tracepoints::{EventFormat, Field, FormatError, Symbol, SymbolTable, Symbols};
 pub use vm_state::{StateReader, VcpuPlace, VmKey};
+pub use waiting::pause;
 pub use xentrace::{Xentrace, XentraceError, XentraceOutput};
 pub use xentrace_following::{Following, xentrace_program};

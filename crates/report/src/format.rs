@@ -1,7 +1,7 @@
 //! Figures as text with their units, the same in every medium.
 
 use exits::Change;
-pub(crate) use experiment::prove::grouped as count;
+pub(crate) use prove::grouped as count;
 use stats::Interval;
 
 /// The text for an absent figure.

@@ -31,9 +31,9 @@ pub use self::simulated::{Moment, simulated};
 pub use self::study::study;
 
 use ::host::Fingerprint;
-use experiment::prove::{Outcome, Recording};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use probe::run::Arm;
+use prove::{Outcome, Recording};
 
 use crate::format::counted;
 use crate::proved;

@@ -1,7 +1,7 @@
 //! Presentation of results: tables for the terminal, pages that open offline, and documents for programs.
 //!
 //! Nothing is computed here. JSON for programs is the result type itself, such as
-//! [`experiment::prove::Outcome`], or a document of [`json`] that combines several results.
+//! [`prove::Outcome`], or a document of [`json`] that combines several results.
 
 mod compared;
 pub mod csv;

@@ -1,9 +1,9 @@
 //! Words and figures of a comparison of two arms by `prove`, the same in every medium.
 
 use exits::Change;
-use experiment::prove::{ArmPair, Difference, Judgement};
 use probe::Arms;
 use probe::run::Arm;
+use prove::{ArmPair, Difference, Judgement};
 
 use crate::format::{self, NONE, percent};
 

@@ -1,11 +1,9 @@
 //! Figures of studies as text with their units, the same in every medium.
 
 use exits::agree;
-use experiment::study::analysis::{
-    Comparison, Figure, Finding, Findings, Multiplicity, Point, exits_of_which_work,
-};
-use experiment::study::{Better, Unit};
 use stats::{Contrast, Interval, Scale};
+use study::analysis::{Comparison, Figure, Finding, Findings, Multiplicity, Point, exits_of_which_work};
+use study::{Better, Unit};
 
 use crate::format::{self, NONE, counted, time};
 

@@ -58,7 +58,7 @@ pub use self::trace::{TraceLines, trace_beginning, trace_summary};
 pub use self::verify::verification;
 pub use self::vms::vms;
 
-use experiment::prove::{Judgement, Outcome};
+use prove::{Judgement, Outcome};
 use textwrap::Options;
 
 use crate::format;

@@ -3,8 +3,8 @@
 mod markdown;
 mod terminal;
 
-use experiment::study::tuning::{Judged, Left, LeftTo, Ruling, TunedDefinition, Tuning};
 use similar::TextDiff;
+use study::tuning::{Judged, Left, LeftTo, Ruling, TunedDefinition, Tuning};
 
 use crate::fixing::{in_lines, unified_diff};
 use crate::format::{NONE, counted};

@@ -12,7 +12,7 @@
 //! is made of those of both arms (Zou and Donner, "Construction of confidence limits about effect measures: a general
 //! approach", Statistics in Medicine 27, 2008), each of which is the wider one by the same two.
 //!
-//! A simulation of whole studies chose the method: `study_coverage.rs`, among the tests of `experiment`, prints this table.
+//! A simulation of whole studies chose the method: `study_coverage.rs`, among the tests of `study`, prints this table.
 //! 600 studies a row, runs that scatter by 3 % and blocks by 10 %, truth 2 %; the share of intervals that hold the
 //! truth, and in brackets their median width in percentage points:
 //!

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use clap::Args;
 use doctor::{VmSide, examine};
-use experiment::verify::{Verification, Verify, verify};
 use host::snapshot::{self, Opened, SnapshotError};
 use host::vms::{Vm, Vms};
 use host::{Inspection, Root};
 use report::terminal::FindingsView;
+use verify::{Verification, Verify, verify};
 
 use super::watching::HOST;
 use crate::console::{self, StatusLine};
@@ -103,7 +103,7 @@ fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
     seen.vms.iter().map(|vm| side(&seen, vm)).collect()
 }
 
-fn side(seen: &Verification, vm: &experiment::verify::VmVerification) -> VmSide {
+fn side(seen: &Verification, vm: &verify::VmVerification) -> VmSide {
     let of_it = seen.missing.iter().filter(|one| one.pid.is_none_or(|pid| pid == vm.pid));
     VmSide {
         pid: vm.pid,

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use experiment::pause;
 use iocm::config::Config;
 use iocm::running::{Ready, Running};
+use live::pause;
 use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::iterator::Signals;
 

@@ -1,9 +1,9 @@
 //! The plan of a measurement, from the command line.
 
 use clap::{Args, ValueEnum};
-use experiment::prove::Plan;
 use probe::measure::Measure;
 use probe::run::{ApicMode, Irqchip};
+use prove::Plan;
 
 /// The irqchip mode.
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use doctor::examination;
 use exits::Isa;
 use exits::prediction::{Assumption, Prediction, predict};
-use experiment::pause;
 use host::Fingerprint;
+use live::pause;
 use live::{Collector, Watch};
 use traces::{Recording, Recordings};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use experiment::prove::{OnlyArm, Plan, analyse, collect};
+use prove::{OnlyArm, Plan, analyse, collect};
 
 use super::plan::PlanArguments;
 use crate::console::{self, StatusLine};

@@ -7,10 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use experiment::prove::{
-    EPYC_SWITCH_CYCLES, Judgement, Outcome, Plan, Recording, analyse, collect, write_samples,
-};
 use lab::{Happening, Lab, Laboratory, Request};
+use prove::{EPYC_SWITCH_CYCLES, Judgement, Outcome, Plan, Recording, analyse, collect, write_samples};
 
 use probe::Arms;
 use probe::measure::Measure;

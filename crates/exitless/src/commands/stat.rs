@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use exits::{Grouping, Profile, Table};
-use experiment::pause;
+use live::pause;
 use live::{Collector, Cost};
 use traces::Recordings;
 

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
-use experiment::study::analysis::analyse;
-use experiment::study::engine::Conclusion;
-use experiment::study::guest::GuestPlan;
-use experiment::study::plan::Plan;
-use experiment::study::store::Store;
-use experiment::study::target::Target;
-use experiment::study::tuning::{
+use study::analysis::analyse;
+use study::engine::Conclusion;
+use study::guest::GuestPlan;
+use study::plan::Plan;
+use study::store::Store;
+use study::target::Target;
+use study::tuning::{
     Measured, Measuring, Ruling, SHIPPED_TUNING, Seen, ShippedTuning, TunedDefinition, Tuning, TuningFolder,
     TuningPlan, carried, preview, recorded, runs, tune,
 };

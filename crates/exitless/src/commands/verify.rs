@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use exits::activation::Status;
-use experiment::verify::{Verify, provoke, verify};
 use host::vms::Vms;
+use verify::{Verify, provoke, verify};
 
 use super::quantity;
 use super::watching::HOST;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use exits::Profile;
-use experiment::pause;
 use host::scheduling::ThreadId;
 use host::vms::Vms;
+use live::pause;
 use live::{Collector, Error, Mechanism, Recorder, Watch};
 use traces::{Format, Options, Origin, Reading, Recordings};
 

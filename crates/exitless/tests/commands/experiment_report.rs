@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use experiment::study::analysis::synthetic::{Made, write};
+use study::analysis::synthetic::{Made, write};
 
 fn experiment(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_exitless")).arg("experiment").args(arguments).output().unwrap()

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use experiment::study::forecast::needed_programs;
-use experiment::study::plan::SHIPPED;
-use experiment::study::store::StudyFolder;
-use experiment::study::workload::Place;
 use serde_json::Value;
+use study::forecast::needed_programs;
+use study::plan::SHIPPED;
+use study::store::StudyFolder;
+use study::workload::Place;
 
 const LIMIT: Duration = Duration::from_secs(120);
 

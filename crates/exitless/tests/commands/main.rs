@@ -18,6 +18,7 @@ mod iocm;
 mod iocm_control;
 mod iocm_hostile;
 mod iocm_monitor;
+mod one_cause;
 mod perf;
 mod predict;
 mod profile;

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 
-use experiment::prove::synthetic::recording;
-use experiment::prove::{Plan, Recording};
 use probe::measure::Measure;
 use probe::run::Arm;
 use probe::{Arms, Verdict};
+use prove::synthetic::recording;
+use prove::{Plan, Recording};
 
 use crate::command::{err, out, run};
 

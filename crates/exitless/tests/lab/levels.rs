@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use experiment::study::factor::{HostLevels, Level, in_force};
-use experiment::study::sampling::SampledGuest;
 use knobs::RunningHost;
 use probe::{Config, MicroVm};
+use study::factor::{HostLevels, Level, in_force};
+use study::sampling::SampledGuest;
 
 use crate::command::run;
 

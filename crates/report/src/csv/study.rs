@@ -1,7 +1,7 @@
 //! Every comparison of a study as comma-separated values.
 
-use experiment::study::analysis::{Comparison, Figure, Findings};
 use stats::{Scale, Test};
+use study::analysis::{Comparison, Figure, Findings};
 
 use super::Line;
 

@@ -1,7 +1,7 @@
 //! The cost of each operation, with its interval drawn next to the figures.
 
-use experiment::prove::Difference;
-use experiment::prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
+use prove::Difference;
+use prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
 use stats::Interval;
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use experiment::prove::{Cost, MeasureOutcome, Outcome, Recording};
 use maud::{Markup, html};
 use probe::run::Arm;
+use prove::{Cost, MeasureOutcome, Outcome, Recording};
 
 use super::axis::{LogAxis, percent};
 use super::{arms, chart, legend};

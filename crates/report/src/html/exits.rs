@@ -1,8 +1,8 @@
 //! Exits by reason, as charts and tables.
 
-use experiment::prove::{Outcome, ReasonRow};
 use maud::{Markup, html};
 use probe::run::Arm;
+use prove::{Outcome, ReasonRow};
 
 use super::axis::{linear_ticks, percent};
 use super::{arms, chart, legend};

@@ -1,8 +1,8 @@
 //! The machine, in a folded section.
 
-use experiment::prove::Outcome;
 use host::Fingerprint;
 use maud::{Markup, html};
+use prove::Outcome;
 
 use crate::format::counted;
 

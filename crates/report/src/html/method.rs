@@ -1,7 +1,7 @@
 //! The method of the figures, and how to read them.
 
-use experiment::prove::Outcome;
 use maud::{Markup, html};
+use prove::Outcome;
 
 use crate::format::{self, counted};
 use crate::proved;

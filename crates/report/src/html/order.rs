@@ -1,9 +1,9 @@
 //! The medians of the runs in the order of the runs.
 
-use experiment::prove::{Outcome, Recording};
 use maud::{Markup, html};
 use probe::measure::Measure;
 use probe::run::Arm;
+use prove::{Outcome, Recording};
 use stats::quantile;
 
 use super::axis::{LogAxis, percent};

@@ -9,8 +9,8 @@ mod method;
 mod requested;
 mod tables;
 
-use experiment::study::analysis::Findings;
 use maud::{Markup, html};
+use study::analysis::Findings;
 
 use super::document::styled;
 

@@ -1,8 +1,8 @@
 //! The answer, at the top of the page.
 
-use experiment::prove::{Judgement, Outcome};
 use host::Fingerprint;
 use maud::{Markup, html};
+use prove::{Judgement, Outcome};
 
 use super::{machine, when};
 use crate::format::{self, counted};

@@ -1,7 +1,7 @@
 //! Evidence that interrupt virtualization was in fact on and off in the arms, in a sentence or two.
 
-use experiment::prove::Outcome;
 use probe::Arms;
+use prove::Outcome;
 
 use crate::format::{self, NONE, counted};
 

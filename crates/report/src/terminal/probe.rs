@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use experiment::prove::{CountedRun, Outcome, Recording};
 use probe::run::Arm;
+use prove::{CountedRun, Outcome, Recording};
 
 use super::evidence::evidence;
 use super::tables::{Line, drawn};

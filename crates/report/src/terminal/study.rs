@@ -5,7 +5,7 @@ mod tables;
 
 pub use self::difference::study_difference;
 
-use experiment::study::analysis::{Findings, Judgement};
+use study::analysis::{Findings, Judgement};
 
 use super::{NARROWEST, wrapped};
 use crate::format::counted;

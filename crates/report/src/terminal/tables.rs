@@ -2,9 +2,9 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent};
-use experiment::prove::{Cost, Effect, MeasureOutcome, Outcome};
 use probe::measure::Measure;
 use probe::run::Arm;
+use prove::{Cost, Effect, MeasureOutcome, Outcome};
 
 use crate::format::{self, NONE};
 use crate::proved;

@@ -3,8 +3,8 @@
 mod wording;
 
 use exits::activation::Status;
-use experiment::verify::{HostSide, Provoked, Verification, VmVerification};
 use host::{Availability, Lack};
+use verify::{HostSide, Provoked, Verification, VmVerification};
 
 use self::wording::{
     answer, changes_in_words, delivery, doubt_in_words, in_force, ipis, signs_in_words, state_in_words,

@@ -4,10 +4,10 @@ use exits::activation::{
     VcpuState, VmState,
 };
 use exits::{InhibitReason, Inhibits, Isa};
-use experiment::prove::ArmPair;
-use experiment::verify::{Missing, ReasonCures, StateSample, StateSeen};
 use host::InterruptVirtualization;
 use host::vms::Vmm;
+use prove::ArmPair;
+use verify::{Missing, ReasonCures, StateSample, StateSeen};
 
 fn host() -> HostSide {
     HostSide {

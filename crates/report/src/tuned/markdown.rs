@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use experiment::study::tuning::Tuning;
+use study::tuning::Tuning;
 
 use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::studied;

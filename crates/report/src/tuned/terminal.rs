@@ -1,6 +1,6 @@
 //! A tuning on the terminal: a table of changes, the diff, and the answer last.
 
-use experiment::study::tuning::{Preview, Tuning, TuningPlan};
+use study::tuning::{Preview, Tuning, TuningPlan};
 
 use super::{answer, difference, finding, left, of_definition, ruling, values};
 use crate::format::counted;

@@ -1,7 +1,7 @@
-use experiment::study::analysis::Finding;
-use experiment::study::tuning::{AdvisedFor, Carried, Step, TUNING_FORMAT};
-use experiment::study::{Better, Unit};
 use stats::{Contrast, Interval, Scale};
+use study::analysis::Finding;
+use study::tuning::{AdvisedFor, Carried, Step, TUNING_FORMAT};
+use study::{Better, Unit};
 
 use super::*;
 

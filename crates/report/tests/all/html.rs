@@ -1,10 +1,10 @@
 //! The page: its content, resources that it must not load, and hostile text.
 
-use experiment::prove::synthetic::recording;
-use experiment::prove::{Outcome, Plan, Recording, Tracing, Warning, analyse};
 use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
+use prove::synthetic::recording;
+use prove::{Outcome, Plan, Recording, Tracing, Warning, analyse};
 use report::html;
 
 fn sample() -> Recording {

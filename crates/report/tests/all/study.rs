@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::browser::Browser;
-use experiment::study::analysis::synthetic::{Made, study};
-use experiment::study::analysis::{Collected, Findings, analyse, difference};
-use experiment::study::{Better, Combine, Metric, Unit};
 use report::{html, terminal};
+use study::analysis::synthetic::{Made, study};
+use study::analysis::{Collected, Findings, analyse, difference};
+use study::{Better, Combine, Metric, Unit};
 
 fn findings(made: &Made) -> Findings {
     analyse(&study(made), false).unwrap()

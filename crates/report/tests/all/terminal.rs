@@ -1,10 +1,10 @@
 //! Terminal output, against snapshots and limits of width.
 
-use experiment::prove::synthetic::recording;
-use experiment::prove::{Disagreement, Disturbed, Outcome, Plan, Recording, Warning, analyse};
 use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
+use prove::synthetic::recording;
+use prove::{Disagreement, Disturbed, Outcome, Plan, Recording, Warning, analyse};
 use report::terminal;
 
 fn full() -> Recording {

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use experiment::study::forecast::{Forecast, Host, forecast};
-use experiment::study::plan::{Plan, Problem, SHIPPED, schema};
 use serde::Serialize;
+use study::forecast::{Forecast, Host, forecast};
+use study::plan::{Plan, Problem, SHIPPED, schema};
 
 use super::given::Given;
 use crate::status;

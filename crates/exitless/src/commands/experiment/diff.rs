@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use experiment::study::analysis::{Collected, StudyDifference, difference};
+use study::analysis::{Collected, StudyDifference, difference};
 
 use super::report::read;
 use crate::status::Usage;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use experiment::study::plan::{BadPlan, Plan, Shipped};
+use study::plan::{BadPlan, Plan, Shipped};
 
 use crate::status::Usage;
 

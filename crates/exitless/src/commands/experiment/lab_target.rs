@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use experiment::study::forecast::{NeededProgram, needed_programs};
-use experiment::study::guest::GuestPlan;
-use experiment::study::plan::Plan;
-use experiment::study::stream;
-use experiment::study::target::{Chunks, Connection, Remote, RemoteError};
-use experiment::study::workload::Place;
 use lab::{Cache, Device, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
+use study::forecast::{NeededProgram, needed_programs};
+use study::guest::GuestPlan;
+use study::plan::Plan;
+use study::stream;
+use study::target::{Chunks, Connection, Remote, RemoteError};
+use study::workload::Place;
 
 use super::SERVE;
 use crate::commands::guest;

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use experiment::study::analysis::{Collected, Findings, analyse};
-use experiment::study::store::{StoreError, StudyFolder};
+use study::analysis::{Collected, Findings, analyse};
+use study::store::{StoreError, StudyFolder};
 
 use super::super::recordings::write_page;
 use crate::status::Usage;

@@ -9,16 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
-use experiment::study::engine::{
-    Conclusion, FailedForGood, Here, Kept, Past, ToldReasons, by_reason, carry_out,
-};
-use experiment::study::guest::GuestFiles;
-use experiment::study::plan::Plan;
-use experiment::study::schedule::Enough;
-use experiment::study::store::Store;
-use experiment::study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 use host::Fingerprint;
 use serde::Serialize;
+use study::engine::{Conclusion, FailedForGood, Here, Kept, Past, ToldReasons, by_reason, carry_out};
+use study::guest::GuestFiles;
+use study::plan::Plan;
+use study::schedule::Enough;
+use study::store::Store;
+use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 
 use super::given::Given;
 use super::{SERVE, lab_target, words};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
-use experiment::study::engine::Here;
-use experiment::study::target::serve;
+use study::engine::Here;
+use study::target::serve;
 
 use super::run::{files, place};
 use crate::interrupt;

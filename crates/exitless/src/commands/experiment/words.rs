@@ -1,7 +1,7 @@
 //! Progress and durations in words.
 
 use exits::counted;
-use experiment::study::engine::{Phase, SharedReason, StudyProgress};
+use study::engine::{Phase, SharedReason, StudyProgress};
 
 use crate::console::StatusLine;
 

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use clap::Args;
-use experiment::pause;
 use host::CpuSet;
 use iocm::config::SOCKET;
 use iocm::monitor::actuator::{Actuator, Pinning, Vhost, Workers};
 use iocm::monitor::{Monitor, Recorder, STATE, State};
 use knobs::RunningHost;
+use live::pause;
 
 use super::exits::Exits;
 use super::settings::SettingsArguments;

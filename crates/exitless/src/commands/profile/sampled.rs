@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use exits::Profile;
-use experiment::pause;
 use host::vms::{Vm, Vms};
 use hotspots::Recording;
+use live::pause;
 use live::{Error, Profiler};
 
 use super::SamplingArguments;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use experiment::pause;
 use host::vms::Vms;
+use live::pause;
 use live::{Error, Watch};
 use report::Running;
 

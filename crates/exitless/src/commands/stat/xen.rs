@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use exits::{Grouping, Profile, Span};
-use experiment::pause;
+use live::pause;
 use traces::Sums;
 
 use super::{Arguments, Pace, print};

@@ -1,9 +1,7 @@
 //! VM exits by reason in each arm, as bars and as a table.
 
-use experiment::study::analysis::{
-    Comparison, Figure, Findings, Point, Source, counted_reason, exits_of_which_work,
-};
 use maud::{Markup, html};
+use study::analysis::{Comparison, Figure, Findings, Point, Source, counted_reason, exits_of_which_work};
 
 use super::{class, legend, tables};
 use crate::format::{NONE, counted};

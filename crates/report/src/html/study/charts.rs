@@ -1,8 +1,8 @@
 //! The figures that are drawn, by section.
 
-use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
-use experiment::study::{Better, Unit};
 use maud::{Markup, html};
+use study::analysis::{ATTAINED, Figure, Findings, Source};
+use study::{Better, Unit};
 
 use super::{bars, legend, lines, requested};
 

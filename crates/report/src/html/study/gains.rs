@@ -1,7 +1,7 @@
 //! Gains in percent for each number of guests and test of a workload, with a table for each arm.
 
-use experiment::study::analysis::{Comparison, Figure, Findings};
 use maud::{Markup, html};
+use study::analysis::{Comparison, Figure, Findings};
 
 use super::{guests, tables};
 use crate::format::NONE;

@@ -1,8 +1,8 @@
 //! The question and the answer, at the top of the page.
 
 use exits::agree;
-use experiment::study::analysis::{Figure, Findings, Judgement, Multiplicity};
 use maud::{Markup, html};
+use study::analysis::{Figure, Findings, Judgement, Multiplicity};
 
 use super::unbroken;
 use crate::format::{count, counted};

@@ -1,9 +1,9 @@
 //! A figure by number of guests: each arm's levels with their intervals, and the changes below them.
 
-use experiment::study::Unit;
-use experiment::study::analysis::{Comparison, Figure, Findings, Point};
 use maud::{Markup, html};
 use stats::{Interval, Scale};
+use study::Unit;
+use study::analysis::{Comparison, Figure, Findings, Point};
 
 use super::{class, guests, mark, tables};
 use crate::html::axis::{linear_ticks, percent};

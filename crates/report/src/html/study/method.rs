@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use experiment::study::Unit;
-use experiment::study::analysis::{Findings, Source};
 use host::Fingerprint;
 use maud::{Markup, html};
+use study::Unit;
+use study::analysis::{Findings, Source};
 
 use super::guests;
 use crate::format::{NONE, counted};

@@ -1,8 +1,8 @@
 //! Requested and attained rates, over workloads that differ in the requested rate.
 
-use experiment::study::Unit;
-use experiment::study::analysis::{ATTAINED, Figure, Findings, Source};
 use maud::{Markup, html};
+use study::Unit;
+use study::analysis::{ATTAINED, Figure, Findings, Source};
 
 use super::{class, legend, mark};
 use crate::format::NONE;

@@ -1,9 +1,9 @@
 //! Synthetic workloads at fixed rates.
 
 use super::*;
-use experiment::study::analysis::analyse;
-use experiment::study::analysis::synthetic::{Made, study};
-use experiment::study::{Better, Combine, Metric};
+use study::analysis::analyse;
+use study::analysis::synthetic::{Made, study};
+use study::{Better, Combine, Metric};
 
 const LOADS: [(&str, f64); 3] = [("slow", 600.0), ("fast", 2400.0), ("too-fast", 9600.0)];
 

@@ -1,7 +1,7 @@
 //! The figures as tables: one with each chart, and all at the end.
 
-use experiment::study::analysis::{Comparison, Figure, Findings, Point};
 use maud::{Markup, html};
+use study::analysis::{Comparison, Figure, Findings, Point};
 
 use super::guests;
 use crate::format::{NONE, counted};

@@ -1,6 +1,6 @@
 //! Two results of one plan side by side.
 
-use experiment::study::analysis::{ComparedFigure, Source, StudyDifference};
+use study::analysis::{ComparedFigure, Source, StudyDifference};
 
 use crate::format::{NONE, counted};
 use crate::studied::{self, Measure, below_by_chance};

@@ -1,6 +1,6 @@
 //! The tables of a study.
 
-use experiment::study::analysis::{
+use study::analysis::{
     Comparison, Figure, Findings, Point, Source, accessed, counted_reason, exits_of_which_work,
 };
 

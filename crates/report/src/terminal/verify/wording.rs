@@ -8,7 +8,7 @@ use exits::activation::{
     Controls, DeviceDelivery, DeviceVerdict, Doubt, ExitSigns, InForce, IpiVirtualization, Irqchip, Mode,
     NoIpiVirtualization, PostingObstacle, Status, VmState,
 };
-use experiment::verify::{Changed, StateSeen, VmVerification};
+use verify::{Changed, StateSeen, VmVerification};
 
 use crate::format::{count, counted, whole_time};
 use crate::text::printable;

@@ -1,0 +1,397 @@
+use proptest::prelude::*;
+
+use super::synthetic::{Made, study};
+use stats::Scale;
+
+use super::*;
+use crate::{Better, Combine, Metric, Unit};
+
+fn found(made: &Made) -> Findings {
+    analyse(&study(made), false).unwrap()
+}
+
+fn figure<'a>(findings: &'a Findings, workload: &str, metric: &str) -> &'a Figure {
+    findings.figures.iter().find(|figure| figure.workload == workload && figure.metric == metric).unwrap()
+}
+
+#[test]
+fn a_gain_that_is_there_is_found_with_its_size() {
+    let findings = found(&Made::default());
+    assert_eq!(findings.arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>(), ["off", "on"]);
+    assert_eq!(findings.verdict.judgement, Judgement::Better);
+    for workload in ["random-read", "random-write", "pread"] {
+        let throughput = figure(&findings, workload, "throughput");
+        let [overall] = &throughput.overall[..] else { panic!("{throughput:?}") };
+        let change = overall.change.unwrap();
+        let interval = change.interval.unwrap();
+        assert!(
+            interval.low < 3.0 && 3.0 < interval.high && interval.high - interval.low < 3.0,
+            "{change:?}"
+        );
+        assert_eq!((change.repeats, change.test), (8, Some(Test::Permutation)));
+        assert_eq!(overall.finding, Finding::Raised);
+        assert_eq!(throughput.points.len(), 3);
+        assert_eq!(throughput.points[0].arms[0].as_ref().unwrap().values.len(), 8);
+    }
+    assert!(findings.verdict.sentence.starts_with("apicv on raised "), "{}", findings.verdict.sentence);
+    assert!(findings.verdict.sentence.contains("with 1, 2 and 4 VMs by"), "{}", findings.verdict.sentence);
+}
+
+#[test]
+fn percentages_are_compared_in_points() {
+    let findings = found(&Made::default());
+    let change = figure(&findings, "random-read", "cpu.iowait").points[2].comparisons[0].change.unwrap();
+    assert_eq!(change.scale, Scale::Difference);
+    assert!((change.estimate - -0.68).abs() < 0.2, "{change:?}");
+}
+
+#[test]
+fn a_reason_that_is_gone_was_seen_no_times() {
+    let findings = found(&Made::default());
+    let figure = figure(&findings, "pread", "exits.INTERRUPT_WINDOW");
+    let on = figure.points[0].arms[1].as_ref().unwrap();
+    assert_eq!((on.mean, on.values.len()), (0.0, 8));
+    assert_eq!(figure.points[0].comparisons[0].finding, Finding::Lowered);
+    assert!((figure.points[0].comparisons[0].percent.unwrap() - -100.0).abs() < 1e-9);
+}
+
+/// A study of three blocks with one more figure of the host, whose values are given for off and on.
+fn with_figure(name: &str, unit: Unit, values: [[f64; 3]; 2]) -> Findings {
+    let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+    let mut collected = study(&made);
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let arm = usize::from(run.cell.arm["apicv"] == "on");
+        let value = values[arm][run.cell.block as usize];
+        run.took = 2.0;
+        let (better, combine) = (Better::Lower, Combine::Single);
+        run.host.push(Metric { name: name.to_owned(), unit, better, combine, value });
+    }
+    analyse(&collected, false).unwrap()
+}
+
+#[test]
+fn accesses_that_are_always_gone_are_found_however_their_number_scattered() {
+    let findings = with_figure("accesses.port", Unit::PerSecond, [[145.0, 143.0, 61.0], [0.0; 3]]);
+    let point = &figure(&findings, "pread", "accesses.port").points[0];
+    let [one] = &point.comparisons[..] else { panic!("{point:?}") };
+    assert_eq!((one.finding, one.percent), (Finding::Lowered, Some(-100.0)), "{one:?}");
+    let interval = one.change.unwrap().interval.unwrap();
+    assert!(interval.high < 0.0, "{one:?}");
+    let on = point.arms[1].as_ref().unwrap();
+    // With 95 % confidence there are no more in six seconds.
+    assert!(on.level == 0.0 && (0.5..0.7).contains(&on.level_interval.unwrap().high), "{on:?}");
+    // One event a second is no significant difference from none, although it does not scatter.
+    let findings = with_figure("accesses.port", Unit::PerSecond, [[0.5; 3], [0.0; 3]]);
+    let one = &figure(&findings, "pread", "accesses.port").points[0].comparisons[0];
+    assert_eq!((one.finding, one.change.unwrap().test), (Finding::NotSeen, Some(Test::Counts)), "{one:?}");
+}
+
+#[test]
+fn what_is_gone_is_found_between_two_results_too() {
+    let collected = |value: f64| {
+        let mut collected =
+            study(&Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+        for stored in &mut collected.runs {
+            let value = value * [145.0, 143.0, 61.0][stored.run.cell.block as usize];
+            let (name, unit) = ("accesses.port".to_owned(), Unit::PerSecond);
+            let (better, combine) = (Better::Lower, Combine::Single);
+            stored.run.host.push(Metric { name, unit, better, combine, value });
+        }
+        collected
+    };
+    let found = difference(&collected(1.0), &collected(0.0)).unwrap();
+    let row = found.rows.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
+    assert_eq!(row.finding, Finding::Lowered, "{row:?}");
+    assert!(row.change.unwrap().interval.unwrap().high < 0.0 && row.levels[1] == 0.0, "{row:?}");
+}
+
+#[test]
+fn a_change_is_that_between_the_levels_beside_it() {
+    // The mean of the arm is larger, and the mean of the pairs' ratios is smaller.
+    let values = [[100.0, 100.0, 400.0], [60.0, 60.0, 500.0]];
+    let findings = with_figure("cpu.frequency", Unit::Hertz, values);
+    let point = &figure(&findings, "pread", "cpu.frequency").points[0];
+    let change = point.comparisons[0].change.unwrap();
+    let [off, on] = [0, 1].map(|arm| point.level(arm).unwrap());
+    assert!(change.estimate < 0.0 && on < off, "{change:?}, {off} and {on}");
+    let mean = |arm: usize| point.arms[arm].as_ref().unwrap().mean;
+    assert!(mean(1) > mean(0));
+    for findings in [findings, found(&Made::default()), found(&Made { blocks: 4, ..Made::default() })] {
+        for figure in &findings.figures {
+            for (point, one) in
+                figure.points.iter().flat_map(|point| point.comparisons.iter().map(move |one| (point, one)))
+            {
+                let (change, [before, after]) = (one.change.unwrap(), one.levels.unwrap());
+                let between = match change.scale {
+                    Scale::Ratio => (after / before - 1.0) * 100.0,
+                    Scale::Difference => after - before,
+                };
+                let near = (change.estimate - between).abs() < 1e-9 * (100.0 + before.abs().max(after.abs()));
+                assert!(near, "{}: {change:?} of {before} and {after}", figure.metric);
+                assert_eq!([point.level(0), point.level(one.arm)], [Some(before), Some(after)]);
+            }
+        }
+    }
+}
+
+/// A study whose guests did equally many events in both arms, with half as many exits for each and in a third
+/// of the time.
+fn with_work() -> Collected {
+    let mut collected = study(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let on = run.cell.arm["apicv"] == "on";
+        run.took = if on { 4.0 } else { 12.0 };
+        for guest in &mut run.guests {
+            let (name, unit) = ("work.events".to_owned(), Unit::Count);
+            guest.push(Metric { name, unit, better: Better::Neither, combine: Combine::Sum, value: 500.0 });
+        }
+        let exits = if on { 1500.0 } else { 1000.0 } * f64::from(run.cell.guests);
+        for metric in &mut run.host {
+            match metric.name.as_str() {
+                "exits.total" | "exits.HLT" => metric.value = exits,
+                _ => {}
+            }
+        }
+    }
+    collected
+}
+
+#[test]
+fn exits_are_told_a_second_and_for_each_unit_of_work() {
+    let findings = analyse(&with_work(), false).unwrap();
+    let percent = |metric: &str| {
+        let points = &figure(&findings, "threads", metric).points;
+        points.iter().map(|point| point.comparisons[0].percent.unwrap()).collect::<Vec<_>>()
+    };
+    assert!(percent("exits.total").iter().all(|percent| (percent - 50.0).abs() < 1e-6));
+    assert!(percent("exits-per-event.total").iter().all(|percent| (percent + 50.0).abs() < 1e-6));
+    let of_work = figure(&findings, "threads", "exits-per-event.total");
+    assert_eq!(
+        (of_work.unit, of_work.better, of_work.source),
+        (Unit::PerOperation, Better::Lower, Source::Host)
+    );
+    // 1,000 a second for 12 seconds, for 500 events, whatever the number of guests.
+    assert!(of_work.points.iter().all(|point| (point.level(0).unwrap() - 24.0).abs() < 1e-9));
+    // A reason that was not seen counts as 0 for each event too.
+    let gone = figure(&findings, "threads", "exits-per-event.INTERRUPT_WINDOW");
+    assert_eq!(gone.points[0].level(1), Some(0.0));
+    let said = findings.verdict.sentences.join(" ");
+    assert!(
+        said.contains("lowered VM exits an event in all during threads with 1 and 2 VMs by 50"),
+        "{said}"
+    );
+    assert!(said.contains("raised VM exits in all during threads"), "{said}");
+    // They are the same counts again, and do not count as further comparisons.
+    let without = found(&Made { workloads: vec!["threads"], counts: vec![1, 2], ..Made::default() });
+    assert_eq!(findings.multiplicity.made, without.multiplicity.made + 3);
+}
+
+#[test]
+fn a_load_that_does_not_tell_its_work_has_rates_alone() {
+    let mut collected = with_work();
+    collected.runs[0].run.guests[0].retain(|metric| metric.name != "work.events");
+    let findings = analyse(&collected, false).unwrap();
+    let blocks = |metric: &str| {
+        figure(&findings, "threads", metric).points[0]
+            .arms
+            .iter()
+            .flatten()
+            .map(|arm| arm.values.len())
+            .sum::<usize>()
+    };
+    assert_eq!((blocks("exits.HLT"), blocks("exits-per-event.HLT")), (16, 15));
+    let none = found(&Made::default());
+    assert!(!none.figures.iter().any(|figure| figure.metric.starts_with("exits-per-")));
+}
+
+#[test]
+fn no_gain_is_bounded_instead_of_found() {
+    let findings = found(&Made { percent: 0.0, ..Made::default() });
+    assert_eq!(findings.verdict.judgement, Judgement::NoDifference, "{}", findings.verdict.sentence);
+    assert!(
+        findings.verdict.sentence.starts_with("No difference larger than "),
+        "{}",
+        findings.verdict.sentence
+    );
+}
+
+#[test]
+fn arms_that_are_alike_show_the_rate_of_false_alarms() {
+    let findings = found(&Made { is_aa: true, blocks: 8, ..Made::default() });
+    assert_eq!(findings.verdict.judgement, Judgement::Alike);
+    let alarms = findings.false_alarms.unwrap();
+    assert_eq!(findings.multiplicity.made, 0);
+    assert!(alarms.comparisons > 100 && alarms.below_percent < 15.0, "{alarms:?}");
+    assert!(alarms.found <= alarms.below);
+}
+
+#[test]
+fn two_repeats_say_nothing() {
+    let findings = found(&Made { blocks: 2, ..Made::default() });
+    assert_eq!(findings.verdict.judgement, Judgement::TooFewRepeats);
+    assert!(findings.warnings.contains(&Warning::TooFewRepeats { blocks: 2 }), "{:?}", findings.warnings);
+    let findings = found(&Made { blocks: 4, ..Made::default() });
+    assert!(findings.warnings.contains(&Warning::NoPermutation { blocks: 4 }), "{:?}", findings.warnings);
+}
+
+#[test]
+fn the_documentation_names_the_fewest_repeats_with_an_interval() {
+    let text = include_str!("../../../../docs/experiment.md");
+    let said = format!("with fewer than {} there is no interval", stats::MINIMUM_REPEATS);
+    assert!(text.contains(&said), "{said} is not in docs/experiment.md");
+}
+
+#[test]
+fn comparisons_are_counted_with_the_false_alarms_to_expect() {
+    let findings = found(&Made::default());
+    let counted = multiplicity::all(&findings.figures).filter(|one| one.change.is_some()).count();
+    assert_eq!(findings.multiplicity.made, counted);
+    assert!((findings.multiplicity.expected - counted as f64 * 0.05).abs() < 1e-9);
+    assert!(findings.multiplicity.found_by_holm <= findings.multiplicity.found);
+}
+
+#[test]
+fn a_host_that_changed_is_not_compared_with_itself() {
+    let mut collected = study(&Made::default());
+    collected.runs[20].run.fingerprint.kernel_release = Some("6.13.0".to_owned());
+    let error = analyse(&collected, false).unwrap_err().to_string();
+    assert!(error.contains("kernel_release (6.12.0-example or 6.13.0)"), "{error}");
+    let findings = analyse(&collected, true).unwrap();
+    assert!(
+        findings
+            .warnings
+            .iter()
+            .any(|warning| matches!(warning, Warning::Unlike { fields } if fields.len() == 1))
+    );
+    // Facts that differ with the arm are allowed: the factor changed them.
+    assert!(findings.method.arm_facts.iter().any(|fact| fact.field == "modules.kvm_intel.enable_apicv"));
+}
+
+#[test]
+fn a_guest_that_changed_is_an_objection_too() {
+    let mut collected = study(&Made::default());
+    collected.runs[20].run.guest_facts[0].insert("kernel".to_owned(), "6.1".to_owned());
+    let Err(NotAnalysed::Unlike { fields }) = analyse(&collected, false) else { panic!("it was analysed") };
+    assert_eq!(fields[0].field, "guest.0.kernel");
+}
+
+#[test]
+fn failed_runs_are_listed_and_their_blocks_left_out() {
+    let mut collected = study(&Made::default());
+    let mut failed = collected.runs.remove(20);
+    failed.run.failure = Some("iozone ended with status 1".to_owned());
+    failed.folder = "failed/0020-0".to_owned();
+    collected.failed.push(failed);
+    let findings = analyse(&collected, false).unwrap();
+    for expected in [
+        Warning::Incomplete { runs: 143, planned: 144 },
+        Warning::Failed { attempts: 1, lost: 1 },
+        Warning::BrokenBlocks { blocks: 1 },
+    ] {
+        assert!(findings.warnings.contains(&expected), "{:?}", findings.warnings);
+    }
+    assert_eq!(findings.method.failed[0].why, "iozone ended with status 1");
+    let repeats: Vec<usize> =
+        findings.main().iter().map(|figure| figure.overall[0].change.unwrap().repeats).collect();
+    assert_eq!(repeats.iter().filter(|&&repeats| repeats == 7).count(), 1, "{repeats:?}");
+}
+
+#[test]
+fn without_runs_or_without_the_baseline_nothing_is_compared() {
+    let mut collected = study(&Made::default());
+    collected.runs.retain(|stored| stored.run.cell.arm["apicv"] == "on");
+    let findings = analyse(&collected, false).unwrap();
+    assert_eq!(findings.verdict.judgement, Judgement::Nothing);
+    assert!(findings.warnings.contains(&Warning::NoBaseline));
+    collected.runs.clear();
+    assert!(matches!(analyse(&collected, false), Err(NotAnalysed::NoRuns { failed: 0, .. })));
+}
+
+#[test]
+fn figures_that_are_no_number_are_left_out_and_named() {
+    let mut collected = study(&Made::default());
+    collected.runs[0].run.guests[0][0].value = f64::NAN;
+    collected.runs[1].run.host[0].value = f64::INFINITY;
+    let findings = analyse(&collected, false).unwrap();
+    let named = findings
+        .warnings
+        .iter()
+        .any(|warning| matches!(warning, Warning::NotNumbers { figures } if figures.len() == 2));
+    assert!(named, "{:?}", findings.warnings);
+}
+
+#[test]
+fn findings_come_back_from_json_as_they_were() {
+    let findings = found(&Made::default());
+    let text = serde_json::to_string(&findings).unwrap();
+    assert_eq!(serde_json::from_str::<Findings>(&text).unwrap(), findings);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The analysis succeeds for any values and any missing runs, and its numbers are finite.
+    #[test]
+    fn any_runs_have_an_answer(
+        values in prop::collection::vec(prop_oneof![any::<f64>(), Just(0.0), Just(1e308), -1e3..1e3_f64], 40),
+        kept in prop::collection::vec(any::<bool>(), 24),
+        blocks in 1..5_u32,
+    ) {
+        let made = Made { blocks, counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() };
+        let mut collected = study(&made);
+        let mut value = values.iter().cycle();
+        for metric in collected.runs.iter_mut().flat_map(|stored| {
+            stored.run.guests.iter_mut().flatten().chain(&mut stored.run.host)
+        }) {
+            metric.value = *value.next().unwrap();
+        }
+        let mut kept = kept.iter().cycle();
+        collected.runs.retain(|_| *kept.next().unwrap());
+        if let Ok(findings) = analyse(&collected, true) {
+            prop_assert!(!findings.verdict.sentence.is_empty());
+            let text = serde_json::to_string(&findings).unwrap();
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+            for one in multiplicity::all(&findings.figures) {
+                prop_assert!(one.change.and_then(|change| change.p_value).is_none_or(|p| p > 0.0 && p <= 1.0));
+            }
+        }
+    }
+}
+
+/// A study whose levels set the number of guests: one large guest, or six small ones.
+fn of_two_kinds() -> Collected {
+    let mut collected = study(&Made { counts: vec![1, 6], ..Made::default() });
+    let level = |name: &str| LevelFacts { name: name.to_owned(), settings: format!("{{\"{name}\":1}}") };
+    collected.facts.factors.push(FactorFacts {
+        name: "guests".to_owned(),
+        baseline: "large".to_owned(),
+        levels: vec![level("large"), level("small")],
+    });
+    for stored in &mut collected.runs {
+        let kind = if stored.run.cell.guests == 1 { "large" } else { "small" };
+        stored.run.cell.arm.insert("guests".to_owned(), kind.to_owned());
+    }
+    collected
+}
+
+#[test]
+fn where_the_baseline_has_no_such_number_of_guests_the_arm_that_is_most_like_it_is_in_its_place() {
+    let findings = analyse(&of_two_kinds(), false).unwrap();
+    let throughput = figure(&findings, "pread", "throughput");
+    for (point, kind) in throughput.points.iter().zip(["large", "small"]) {
+        let [only] = &point.comparisons[..] else { panic!("{point:?}") };
+        assert_eq!(findings.arms[only.arm].levels["apicv"], "on");
+        assert_eq!(findings.arms[only.arm].levels["guests"], kind);
+        assert!(only.change.is_some_and(|change| (change.estimate - 3.0).abs() < 2.0), "{only:?}");
+    }
+    assert_eq!(throughput.overall.len(), 2);
+    let told: Vec<_> = findings
+        .warnings
+        .iter()
+        .filter(|warning| matches!(warning, Warning::OtherBaseline { guests: 6, .. }))
+        .map(ToString::to_string)
+        .collect();
+    assert!(told.len() == 1 && told[0].contains("small"), "{:?}", findings.warnings);
+}

@@ -1,0 +1,288 @@
+//! Differences between two results of one plan, from two kernels or two hosts.
+//!
+//! Blocks of different studies have nothing in common, so figures are compared without pairs. The effect of a
+//! factor is compared too: its effects in the blocks of one study against those of the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use stats::contrast::{Count, counted, paired, unpaired};
+use stats::{Contrast, Scale, mean, noise};
+
+use super::facts::{Arm, Collected, StudyFacts, arms};
+use super::finding::{Finding, Source};
+use super::fingerprints::{self, Unlike};
+use super::gates::Gates;
+use super::multiplicity::Multiplicity;
+use super::values::{ByBlock, Series, series};
+use crate::{Better, Unit};
+
+/// Format version of [`StudyDifference`].
+pub const DIFFERENCE_FORMAT: u32 = 1;
+
+/// The differences between two results of one plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StudyDifference {
+    /// Version of this form.
+    pub format: u32,
+    /// Both studies, before and after.
+    pub studies: [StudyFacts; 2],
+    /// The number of valid runs in each study.
+    pub runs: [usize; 2],
+    /// Differences between the hosts and guests: the subject of the comparison.
+    pub unlike: Vec<Unlike>,
+    /// The arms of both studies; rows refer to an arm by its index here.
+    pub arms: Vec<Arm>,
+    /// Each figure in each arm.
+    pub rows: Vec<DifferenceRow>,
+    /// The effect of each arm on each figure.
+    pub effects: Vec<EffectRow>,
+    /// The number of comparisons in `rows` and `effects`.
+    pub multiplicity: Multiplicity,
+    /// The gates that a difference has to pass.
+    pub gates: Gates,
+    /// Cells without a run in one of the studies, as text.
+    pub only_one: Vec<String>,
+}
+
+/// A figure of one arm in both studies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DifferenceRow {
+    /// The figure.
+    #[serde(flatten)]
+    pub figure: ComparedFigure,
+    /// The arm's index in the list of arms.
+    pub arm: usize,
+    /// The means in the figure's unit, before and after.
+    pub means: [f64; 2],
+    /// The levels between which the change is measured: geometric means if figures are compared by ratio.
+    pub levels: [f64; 2],
+    /// The change from before to after.
+    pub change: Option<Contrast>,
+    /// The finding.
+    pub finding: Finding,
+}
+
+/// The effect of an arm on a figure in both studies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectRow {
+    /// The figure.
+    #[serde(flatten)]
+    pub figure: ComparedFigure,
+    /// The arm's index in the list of arms.
+    pub arm: usize,
+    /// The changes from the baseline to the arm, before and after.
+    pub effects: [Option<Contrast>; 2],
+    /// The change of the effect from before to after.
+    pub change: Option<Contrast>,
+    /// The finding.
+    pub finding: Finding,
+}
+
+/// A figure at a number of guests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparedFigure {
+    /// The workload.
+    pub workload: String,
+    /// The metric.
+    pub metric: String,
+    /// The source of the values.
+    pub source: Source,
+    /// The unit.
+    pub unit: Unit,
+    /// The better direction.
+    pub better: Better,
+    /// The number of guests that ran at once.
+    pub guests: u32,
+}
+
+impl ComparedFigure {
+    /// The name as from [`super::Figure::name`].
+    pub fn name(&self) -> String {
+        super::wording::figure(&self.workload, &self.metric, self.source)
+    }
+}
+
+/// The reason why two studies cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotCompared {
+    /// They are of different plans.
+    #[error("The results are of different plans: {differs}; a comparison needs two results of the same plan")]
+    DifferentPlans {
+        /// The difference between the plans.
+        differs: String,
+    },
+    /// One study has no runs.
+    #[error("The study {name:?} on {target} has no run that counts; `exitless experiment run` makes them")]
+    NoRuns {
+        /// The study.
+        name: String,
+        /// The target on which it ran.
+        target: String,
+    },
+}
+
+/// Compares each figure of `before` with that of `after`. Hosts may differ: the differences are listed.
+///
+/// # Errors
+/// [`NotCompared`].
+pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifference, NotCompared> {
+    if let Some(differs) = differing_plan(&before.facts, &after.facts) {
+        return Err(NotCompared::DifferentPlans { differs });
+    }
+    for side in [before, after] {
+        if side.runs.is_empty() {
+            let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
+            return Err(NotCompared::NoRuns { name, target });
+        }
+    }
+    let all: Vec<_> = before.runs.iter().chain(&after.runs).cloned().collect();
+    let arms = arms(&before.facts, &all);
+    let workloads: Vec<String> =
+        before.facts.workloads.iter().map(|workload| workload.name.clone()).collect();
+    let [first, second] = [before, after].map(|side| series(&side.runs, &arms, &workloads).0);
+    let key = |series: &Series| (series.source, series.workload.clone(), series.metric.clone());
+    let others: BTreeMap<_, &Series> = second.iter().map(|series| (key(series), series)).collect();
+    let gates = Gates::default();
+    let (mut rows, mut effects) = (Vec::new(), Vec::new());
+    for one in &first {
+        let Some(other) = others.get(&key(one)).filter(|other| other.unit == one.unit) else { continue };
+        compare(one, other, &arms, gates, before.facts.seed, &mut rows, &mut effects);
+    }
+    let judged = rows
+        .iter()
+        .map(|row: &DifferenceRow| (row.change, row.finding))
+        .chain(effects.iter().map(|row: &EffectRow| (row.change, row.finding)));
+    Ok(StudyDifference {
+        format: DIFFERENCE_FORMAT,
+        studies: [before.facts.clone(), after.facts.clone()],
+        runs: [before.runs.len(), after.runs.len()],
+        unlike: fingerprints::between(&before.runs, &after.runs),
+        multiplicity: count(judged, gates.level),
+        arms,
+        rows,
+        effects,
+        gates,
+        only_one: only_one(before, after),
+    })
+}
+
+/// The difference between the plans, not counting repeats and order.
+fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
+    let names = |texts: Vec<&str>| if texts.is_empty() { "none".to_owned() } else { texts.join(", ") };
+    if before.name != after.name {
+        return Some(format!("{:?} and {:?}", before.name, after.name));
+    }
+    if before.factors != after.factors {
+        let of =
+            |facts: &StudyFacts| names(facts.factors.iter().map(|factor| factor.name.as_str()).collect());
+        return Some(format!("their factors or levels ({} and {})", of(before), of(after)));
+    }
+    if before.workloads != after.workloads {
+        let of = |facts: &StudyFacts| {
+            names(facts.workloads.iter().map(|workload| workload.name.as_str()).collect())
+        };
+        return Some(format!("their workloads or what these are told ({} and {})", of(before), of(after)));
+    }
+    None
+}
+
+fn compare(
+    one: &Series,
+    other: &Series,
+    arms: &[Arm],
+    gates: Gates,
+    seed: u64,
+    rows: &mut Vec<DifferenceRow>,
+    effects: &mut Vec<EffectRow>,
+) {
+    let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
+    let are_few = one.is_of_few || other.is_of_few;
+    let scale = if are_few { Scale::Difference } else { super::values::scale_of(one.unit, all) };
+    let counts: BTreeSet<u32> = one.values.keys().map(|(guests, _)| *guests).collect();
+    for guests in counts {
+        let figure = ComparedFigure {
+            workload: one.workload.clone(),
+            metric: one.metric.clone(),
+            source: one.source,
+            unit: one.unit,
+            better: one.better,
+            guests,
+        };
+        for arm in 0..arms.len() {
+            let (Some(before), Some(after)) = (one.of(guests, arm), other.of(guests, arm)) else { continue };
+            let entered = [before, after]
+                .map(|values| values.values().map(|&value| scale.enter(value)).collect::<Vec<_>>());
+            let means = [before, after].map(|values| mean(&values.values().copied().collect::<Vec<_>>()));
+            let counts = |series: &Series| -> Option<Vec<Count>> {
+                Some(series.counts(guests, arm).filter(|_| are_few)?.into_values().collect())
+            };
+            let (change, levels) = match counts(one).zip(counts(other)) {
+                Some((before, after)) => (counted(&before, &after, false, seed), means),
+                None => (
+                    unpaired(&entered[0], &entered[1], scale, seed),
+                    entered.each_ref().map(|side| scale.leave(mean(side))),
+                ),
+            };
+            let repeats = entered[0].len().min(entered[1].len());
+            let noise = noise::floor([&entered[0], &entered[1]], repeats, scale);
+            let finding = gates.judge(change, one.unit, means, noise);
+            rows.push(DifferenceRow { figure: figure.clone(), arm, means, levels, change, finding });
+        }
+        for arm in 1..arms.len() {
+            let of = |series: &Series| {
+                let (baseline, arm) = (series.of(guests, 0)?, series.of(guests, arm)?);
+                Some(steps(baseline, arm, scale)).filter(|steps| !steps.is_empty())
+            };
+            let (Some(before), Some(after)) = (of(one), of(other)) else { continue };
+            let change = unpaired(&before, &after, scale, seed);
+            let means =
+                one.of(guests, 0).map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
+            let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
+            effects.push(EffectRow {
+                figure: figure.clone(),
+                arm,
+                effects: [&before, &after].map(|steps| paired(steps, scale, seed)),
+                change,
+                finding: gates.judge(change, one.unit, [means; 2], noise),
+            });
+        }
+    }
+}
+
+/// The change from the baseline to the arm in each block that has both.
+fn steps(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Vec<f64> {
+    let both = baseline.iter().filter_map(|(block, &before)| Some((before, *arm.get(block)?)));
+    both.map(|(before, after)| scale.enter(after) - scale.enter(before)).collect()
+}
+
+fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) -> Multiplicity {
+    let mut counted = Multiplicity { level, ..Multiplicity::default() };
+    for (change, finding) in judged {
+        let Some(p_value) = change.and_then(|change| change.p_value) else { continue };
+        counted.made += 1;
+        counted.below += usize::from(p_value < level);
+        counted.found += usize::from(finding.is_found());
+    }
+    counted.expected = counted.made as f64 * level;
+    counted
+}
+
+/// Cells that only one study has: "apicv on, 4 guests, pread (before only)".
+fn only_one(before: &Collected, after: &Collected) -> Vec<String> {
+    let cells = |side: &Collected| -> BTreeSet<(BTreeMap<String, String>, u32, String)> {
+        let cells = side.runs.iter().map(|stored| &stored.run.cell);
+        cells.map(|cell| (cell.arm.clone(), cell.guests, cell.workload.clone())).collect()
+    };
+    let (first, second) = (cells(before), cells(after));
+    let said = |(arm, guests, workload): &(BTreeMap<String, String>, u32, String), side: &str| {
+        let arm: Vec<String> = arm.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
+        format!("{}, {}, {workload} ({side} only)", arm.join(", "), exits::counted((*guests).into(), "guest"))
+    };
+    let of_first = first.difference(&second).map(|cell| said(cell, "before"));
+    of_first.chain(second.difference(&first).map(|cell| said(cell, "after"))).collect()
+}
+
+#[cfg(test)]
+#[path = "difference_tests.rs"]
+mod tests;

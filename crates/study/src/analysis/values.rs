@@ -1,0 +1,261 @@
+//! The figures of runs: one value for each workload, metric, number of guests, arm and block.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use exits::profile_comparison::FEWEST_EXITS;
+use stats::Scale;
+use stats::contrast::Count;
+
+use super::facts::{Arm, StoredRun};
+use super::finding::Source;
+use super::wording;
+use crate::workload::WorkUnit;
+use crate::{Better, Cell, Combine, Metric, Run, Unit};
+
+/// Values by block.
+pub(super) type ByBlock = BTreeMap<u32, f64>;
+
+/// A figure's values before the comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Series {
+    pub(super) workload: String,
+    pub(super) metric: String,
+    pub(super) source: Source,
+    pub(super) unit: Unit,
+    pub(super) better: Better,
+    /// The values by number of guests and arm.
+    pub(super) values: BTreeMap<(u32, usize), ByBlock>,
+    /// For a figure that counts events, with the same keys: the base of each rate, so that their product is a
+    /// number of events. Empty for other figures.
+    pub(super) over: BTreeMap<(u32, usize), ByBlock>,
+    /// It counts events, and some value has none or some arm has few.
+    pub(super) is_of_few: bool,
+}
+
+impl Series {
+    /// The values of an arm at a number of guests.
+    pub(super) fn of(&self, guests: u32, arm: usize) -> Option<&ByBlock> {
+        self.values.get(&(guests, arm)).filter(|values| !values.is_empty())
+    }
+
+    /// The event counts of an arm at a number of guests, if known for each block.
+    pub(super) fn counts(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+        let over = self.over.get(&(guests, arm))?;
+        let count = |(&block, &value): (&u32, &f64)| {
+            let over = *over.get(&block)?;
+            Some((block, Count { events: value * over, over }))
+        };
+        self.of(guests, arm)?.iter().map(count).collect()
+    }
+
+    /// The event counts, if the figure has few events.
+    pub(super) fn counts_of_few(&self, guests: u32, arm: usize) -> Option<BTreeMap<u32, Count>> {
+        self.counts(guests, arm).filter(|_| self.is_of_few)
+    }
+
+    /// The scale on which its values are compared.
+    pub(super) fn scale(&self) -> Scale {
+        if self.is_of_few {
+            return Scale::Difference;
+        }
+        scale_of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
+    }
+
+    fn has_few(&self) -> bool {
+        let each = self.values.keys().map(|&(guests, arm)| self.counts(guests, arm));
+        let all: Option<Vec<_>> = each.collect();
+        all.is_some_and(|all| {
+            all.iter().any(|counts| {
+                let events = || counts.values().map(|count| count.events);
+                events().any(|events| events <= 0.0) || events().sum::<f64>() < FEWEST_EXITS as f64
+            })
+        })
+    }
+}
+
+/// The key of a value.
+type Place = (String, u32, usize, u32);
+
+/// The bases of a run's rates.
+#[derive(Clone, Copy)]
+struct Over {
+    seconds: f64,
+    /// The amount of work, in the workload's unit.
+    work: Option<f64>,
+}
+
+/// Values and runs that were not used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Unused {
+    /// Figures that were not finite in some run.
+    pub(super) not_numbers: BTreeSet<String>,
+    /// The number of runs that a later one of the same cell replaces.
+    pub(super) repeated: usize,
+}
+
+/// The figures of `runs`: those of workloads first, each workload's in the order of its first run.
+pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> (Vec<Series>, Unused) {
+    let mut unused = Unused::default();
+    let mut last: BTreeMap<&Cell, &Run> = BTreeMap::new();
+    for stored in runs {
+        let run = &stored.run;
+        match last.get(&run.cell) {
+            Some(known) if known.attempt >= run.attempt => unused.repeated += 1,
+            Some(_) => {
+                unused.repeated += 1;
+                last.insert(&run.cell, run);
+            }
+            None => {
+                last.insert(&run.cell, run);
+            }
+        }
+    }
+    let mut found: Vec<Series> = Vec::new();
+    let mut places: BTreeMap<(Source, String, String), usize> = BTreeMap::new();
+    let mut over: BTreeMap<Place, Over> = BTreeMap::new();
+    let mut in_order: Vec<&Run> = last.into_values().collect();
+    let place =
+        |run: &Run| workloads.iter().position(|name| *name == run.cell.workload).unwrap_or(usize::MAX);
+    in_order.sort_by_key(|run| (place(run), run.position));
+    for run in &in_order {
+        let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
+        let guests = of_guests(run);
+        let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
+        let work = work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0);
+        let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
+        over.insert(place, Over { seconds: run.took, work: work.map(|(_, amount)| amount) });
+        let host = run.host.iter().cloned().chain(of_work(run, work));
+        let host = host.map(|metric| (Source::Host, metric));
+        for (source, metric) in guests.into_iter().map(|metric| (Source::Workload, metric)).chain(host) {
+            if !metric.value.is_finite() {
+                unused.not_numbers.insert(format!("{} of {}", metric.name, run.cell.workload));
+                continue;
+            }
+            let key = (source, run.cell.workload.clone(), metric.name.clone());
+            let at = *places.entry(key).or_insert_with(|| {
+                found.push(Series {
+                    workload: run.cell.workload.clone(),
+                    metric: metric.name.clone(),
+                    source,
+                    unit: metric.unit,
+                    better: metric.better,
+                    values: BTreeMap::new(),
+                    over: BTreeMap::new(),
+                    is_of_few: false,
+                });
+                found.len() - 1
+            });
+            found[at].values.entry((run.cell.guests, arm)).or_default().insert(run.cell.block, metric.value);
+        }
+    }
+    fill_unseen(&mut found);
+    found.iter_mut().for_each(|series| fill_over(series, &over));
+    found.sort_by_key(|series| series.source);
+    (found, unused)
+}
+
+/// The exits for each unit of work of a run, if the workload reports its work. They are over the whole run,
+/// so they include those of the tool's start and end.
+fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
+    let Some((unit, amount)) = work else { return Vec::new() };
+    let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
+    let each = rates.filter_map(|metric| {
+        let reason = metric.name.strip_prefix("exits.")?;
+        Some(Metric {
+            name: wording::exits_of_work(unit, reason),
+            unit: Unit::PerOperation,
+            better: Better::Lower,
+            combine: Combine::Single,
+            value: metric.value * run.took / amount,
+        })
+    });
+    each.collect()
+}
+
+/// Sets the base of the rates of a figure that counts events.
+fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
+    let of = |over: &Over| match (series.source, series.unit) {
+        (Source::Host, Unit::PerSecond) => Some(over.seconds),
+        (Source::Host, Unit::PerOperation) => over.work,
+        (Source::Workload, Unit::Count) => Some(1.0),
+        _ => None,
+    };
+    for (&(guests, arm), blocks) in &series.values {
+        let places = blocks.keys().filter_map(|&block| {
+            let over = of(all.get(&(series.workload.clone(), guests, arm, block))?)?;
+            (over.is_finite() && over > 0.0).then_some((block, over))
+        });
+        series.over.insert((guests, arm), places.collect());
+    }
+    series.is_of_few = series.has_few();
+}
+
+/// The guests' figures combined for the run, in the order of the first guest that has them.
+fn of_guests(run: &Run) -> Vec<Metric> {
+    let mut names: Vec<&Metric> = Vec::new();
+    for metric in run.guests.iter().flatten() {
+        if !names.iter().any(|known| known.name == metric.name) {
+            names.push(metric);
+        }
+    }
+    let combined = names.into_iter().filter_map(|first| {
+        let values: Vec<f64> = run
+            .guests
+            .iter()
+            .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
+            .map(|metric| metric.value)
+            .collect();
+        // If a guest lacks the figure, the sum would be too small.
+        if values.len() != run.guests.len() {
+            return None;
+        }
+        Some(Metric { value: first.combine.apply(&values)?, ..first.clone() })
+    });
+    combined.collect()
+}
+
+/// A reason, port or address without events in a run in which exits were counted has the value 0.
+fn fill_unseen(found: &mut [Series]) {
+    let is_count = |series: &Series| {
+        series.source == Source::Host
+            && (wording::exit_reason(&series.metric).is_some()
+                || wording::accessed(&series.metric).is_some()
+                || wording::exits_of_which_work(&series.metric).is_some())
+            && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
+    };
+    // Figures for each unit of work are known only for runs with known work.
+    let family = |series: &Series| {
+        (series.workload.clone(), wording::exits_of_which_work(&series.metric).map(|(unit, _)| unit))
+    };
+    let mut counted: BTreeMap<_, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();
+    for series in found.iter().filter(|series| is_count(series)) {
+        let cells = counted.entry(family(series)).or_default();
+        for (&(guests, arm), blocks) in &series.values {
+            cells.extend(blocks.keys().map(|&block| (guests, arm, block)));
+        }
+    }
+    for series in found.iter_mut().filter(|series| is_count(series)) {
+        for &(guests, arm, block) in counted.get(&family(series)).into_iter().flatten() {
+            series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
+        }
+    }
+}
+
+/// The scale on which values of this unit are compared.
+pub(super) fn scale_of(unit: Unit, values: impl IntoIterator<Item = f64>) -> Scale {
+    let are_positive = values.into_iter().all(|value| value.is_finite() && value > 0.0);
+    if unit != Unit::Percent && are_positive { Scale::Ratio } else { Scale::Difference }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_and_nothing_are_not_made_ratios() {
+        assert_eq!(scale_of(Unit::BytesPerSecond, [1.0, 2.0]), Scale::Ratio);
+        assert_eq!(scale_of(Unit::Percent, [1.0, 2.0]), Scale::Difference);
+        assert_eq!(scale_of(Unit::PerSecond, [0.0, 2.0]), Scale::Difference);
+        assert_eq!(scale_of(Unit::Seconds, [-1.0, 2.0]), Scale::Difference);
+    }
+}

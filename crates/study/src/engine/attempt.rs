@@ -1,0 +1,405 @@
+//! One attempt at a run.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::watch::Watch;
+use super::{Engine, EngineError, Phase, facts, failures, scene, together};
+use crate::factor::Level;
+use crate::guest::{Guest, GuestError};
+use crate::record::Run;
+use crate::sampling::{SampledGuest, Samples, guest_processor_time};
+use crate::schedule::{ArmRuns, Slot};
+use crate::workload::{Outputs, Step, Steps};
+
+/// The limit of a shell that reads a kernel file.
+const SHORT: Duration = Duration::from_secs(60);
+const CPU_TIMES: &str = "cat /proc/stat";
+
+/// The end of an attempt.
+pub(super) enum Ending {
+    Made(Box<Run>),
+    Failed(FailedAttempt),
+    Interrupted,
+}
+
+/// The reason why an attempt failed.
+pub(super) struct FailedAttempt {
+    pub(super) name: String,
+    pub(super) why: String,
+    pub(super) hopeless: bool,
+    pub(super) guests_do_not_start: bool,
+}
+
+/// The reason why a run cannot continue.
+struct Failure {
+    why: String,
+    hopeless: bool,
+    guests_do_not_start: bool,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self { why, hopeless: false, guests_do_not_start: false }
+    }
+}
+
+impl From<GuestError> for Failure {
+    fn from(error: GuestError) -> Self {
+        error.to_string().into()
+    }
+}
+
+impl Engine<'_> {
+    pub(super) fn attempt(
+        &mut self,
+        runs: &ArmRuns,
+        slot: &Slot,
+        attempt: u32,
+    ) -> Result<Ending, EngineError> {
+        let folder = self.sink.folder()?;
+        let mut run = self.blank(slot, attempt);
+        let workload = self.workloads[slot.workload].as_ref();
+        let limit = self.plan.run_limit(&runs.guests, slot.cell.guests, workload);
+        let watch = Watch::new(self.stop, limit);
+        let made = watch.over(|| self.make(runs, slot, attempt, &folder, &mut run, &watch));
+        // The result of an interrupted run may look complete.
+        let made = watch.overdue().map_or(made, |limit| Err(self.overdue(limit).into()));
+        if self.stopped() {
+            // It was interrupted, which is not a failure.
+            let _ = fs::remove_dir_all(&folder);
+            return Ok(Ending::Interrupted);
+        }
+        run.spent = self.spent();
+        let Err(failure) = made else {
+            self.sink.keep(&run, &folder)?;
+            return Ok(Ending::Made(Box::new(run)));
+        };
+        run.failure = Some(failure.why.clone());
+        self.sink.keep(&run, &folder)?;
+        Ok(Ending::Failed(FailedAttempt {
+            name: run.cell.folder_name(run.position),
+            why: failure.why,
+            hopeless: failure.hopeless,
+            guests_do_not_start: failure.guests_do_not_start,
+        }))
+    }
+
+    fn blank(&mut self, slot: &Slot, attempt: u32) -> Run {
+        Run {
+            cell: slot.cell.clone(),
+            position: slot.position,
+            attempt,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            spent: 0.0,
+            took: 0.0,
+            start_skew: None,
+            guests: Vec::new(),
+            host: Vec::new(),
+            fingerprint: self.rig.fingerprint(),
+            guest_facts: Vec::new(),
+            failure: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn make(
+        &mut self,
+        runs: &ArmRuns,
+        slot: &Slot,
+        attempt: u32,
+        folder: &Path,
+        run: &mut Run,
+        watch: &Watch<'_>,
+    ) -> Result<(), Failure> {
+        let levels: Vec<&Level> = self.plan.levels(&runs.arm).collect();
+        self.ensure_guests(runs, slot, attempt, &levels)?;
+        watch.cut_if_needed(self.running.guests.iter().filter_map(|guest| guest.cut()));
+        run.guest_facts = self.running.facts.iter().map(|facts| facts.known.clone()).collect();
+        self.check_programs(slot.workload)?;
+        let steps = scene::steps(self.workloads[slot.workload].as_ref(), &levels, &self.running.guests);
+        self.prepare(slot, attempt, &steps, folder, watch)?;
+        if !self.running.warm.contains(&slot.workload) {
+            for _ in 0..self.plan.order.warm_up {
+                self.tell(slot, attempt, Phase::WarmUp);
+                let mut outputs = vec![Outputs::default(); steps.len()];
+                let ran = self.together(&steps, &mut outputs, None, watch);
+                if ran.is_err() {
+                    write_outputs(folder, &outputs, run);
+                }
+                ran?;
+                if watch.ending().load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+            }
+            self.running.warm.insert(slot.workload);
+        }
+        self.tell(slot, attempt, Phase::Run);
+        self.measured(slot, &levels, &steps, folder, run, watch)
+    }
+
+    fn ensure_guests(
+        &mut self,
+        runs: &ArmRuns,
+        slot: &Slot,
+        attempt: u32,
+        levels: &[&Level],
+    ) -> Result<(), Failure> {
+        let there = u32::try_from(self.running.guests.len()).unwrap_or(u32::MAX);
+        let more = slot.cell.guests.saturating_sub(there);
+        if more == 0 {
+            return Ok(());
+        }
+        let hopeless = |why| Failure { why, hopeless: true, guests_do_not_start: true };
+        if let Some(why) = self.left_out.get(&(slot.cell.arm.clone(), slot.cell.guests)) {
+            return Err(hopeless(failures::not_tried(why)));
+        }
+        self.tell(slot, attempt, Phase::Guests);
+        let started = self.rig.start(&runs.guests, levels, there, more);
+        let started = started.map_err(|error| Failure { hopeless: false, ..hopeless(error.to_string()) })?;
+        // Guests that were warmed up before now share the host with more guests.
+        self.running.warm.clear();
+        for mut guest in started {
+            let facts = facts::ask(guest.as_mut(), &self.workloads);
+            self.running.guests.push(guest);
+            self.running.facts.push(facts?);
+        }
+        Ok(())
+    }
+
+    fn check_programs(&self, workload: usize) -> Result<(), Failure> {
+        let workload = self.workloads[workload].as_ref();
+        for (guest, facts) in self.running.guests.iter().zip(&self.running.facts) {
+            if let Some(program) = facts::lacking(workload, facts) {
+                let why = format!(
+                    "the guest {} has no {}; install the Debian package {} in it",
+                    guest.name(),
+                    program.name,
+                    program.package
+                );
+                return Err(Failure { why, hopeless: true, guests_do_not_start: false });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the prepare steps, once for each guest after its start.
+    fn prepare(
+        &mut self,
+        slot: &Slot,
+        attempt: u32,
+        steps: &[Steps],
+        folder: &Path,
+        watch: &Watch<'_>,
+    ) -> Result<(), Failure> {
+        for (number, steps) in steps.iter().enumerate() {
+            if steps.prepare.is_empty() || self.running.prepared.contains(&(number, slot.workload)) {
+                continue;
+            }
+            self.tell(slot, attempt, Phase::Prepare);
+            for step in &steps.prepare {
+                let machine = scene::machine(step, number, &mut self.running.guests, &mut self.host)?;
+                let mut armed = machine.arm(&step.script, step.limit)?;
+                armed.release()?;
+                let output = armed.finish(watch.ending())?.output;
+                if output.status != 0 {
+                    let outputs = Outputs { steps: [(step.name.to_owned(), output.clone())].into() };
+                    let _ = write_guest(folder, number, &outputs);
+                    return Err(status(step, number, output.status, &output.stderr).into());
+                }
+            }
+            self.running.prepared.insert((number, slot.workload));
+        }
+        Ok(())
+    }
+
+    fn measured(
+        &mut self,
+        slot: &Slot,
+        levels: &[&Level],
+        steps: &[Steps],
+        folder: &Path,
+        run: &mut Run,
+        watch: &Watch<'_>,
+    ) -> Result<(), Failure> {
+        let mut outputs = vec![Outputs::default(); steps.len()];
+        let ran = self.together(steps, &mut outputs, Some(run), watch);
+        write_outputs(folder, &outputs, run);
+        let samples = ran?;
+        if watch.ending().load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(samples) = samples {
+            run.host = samples.metrics();
+            run.warnings.extend(samples.warnings());
+            if let Err(error) = samples.write(folder) {
+                run.warnings.push(format!("The samples could not be written: {error}"));
+            }
+        }
+        let in_force = self.rig.in_force(levels, &self.sampled());
+        run.warnings.extend(in_force.unverified);
+        if !in_force.contradictions.is_empty() {
+            return Err(in_force.contradictions.join("; ").into());
+        }
+        let workload = self.workloads[slot.workload].as_ref();
+        for (number, outputs) in outputs.iter().enumerate() {
+            let metrics = workload.parse(outputs).map_err(|error| error.to_string())?;
+            match run.guests.get_mut(number) {
+                Some(guest) => guest.splice(0..0, metrics).for_each(drop),
+                None => run.guests.push(metrics),
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs all guests' steps at once, with their servers; sampled and timed if there is a `run` to record it
+    /// in.
+    fn together(
+        &mut self,
+        steps: &[Steps],
+        outputs: &mut [Outputs],
+        mut run: Option<&mut Run>,
+        watch: &Watch<'_>,
+    ) -> Result<Option<Box<dyn Samples>>, Failure> {
+        let serve: Vec<&[Step]> = steps.iter().map(|steps| &steps.serve[..]).collect();
+        let measure: Vec<&[Step]> = steps.iter().map(|steps| &steps.run[..]).collect();
+        let (serving, ending) = (AtomicBool::new(false), AtomicBool::new(false));
+        let interrupted = watch.ending();
+        thread::scope(|scope| {
+            let mut servers = together::arm(&serve, &mut self.running.guests, &mut self.host)?;
+            together::release(&mut servers)?;
+            let servers = together::wait(scope, servers, &serving);
+            // Whatever happens to the run, servers must not be waited for for ever.
+            let _ends_servers = SetOnDrop(&serving);
+            let mut waiting = together::arm(&measure, &mut self.running.guests, &mut self.host)?;
+            let before = run.is_some().then(|| cpu_times(&mut self.running.guests)).transpose()?;
+            let sampling = match &mut run {
+                Some(run) => self.start_sampling(run),
+                None => None,
+            };
+            let released = together::release(&mut waiting);
+            if released.is_err() {
+                ending.store(true, Ordering::Relaxed);
+            }
+            let receiver = together::wait(scope, waiting, &ending);
+            let left = together::collect(&receiver, interrupted, &ending);
+            let samples = sampling.map(super::rig::Sampling::stop);
+            let after = match (&before, left.is_empty()) {
+                (Some(_), false) if !ending.load(Ordering::Relaxed) => {
+                    Some(cpu_times(&mut self.running.guests))
+                }
+                _ => None,
+            };
+            serving.store(true, Ordering::Relaxed);
+            let served = together::collect(&servers, interrupted, &serving);
+            let mut times = Vec::new();
+            // A server's own failure explains the failures of its clients, so it is checked first.
+            let serving = together::sort(served, outputs, &mut Vec::new());
+            let running = together::sort(left, outputs, &mut times);
+            released?;
+            running.map_err(|error| serving.err().unwrap_or(error))?;
+            let Some(run) = run else { return Ok(None) };
+            // An interrupted step has no times.
+            if watch.ending().load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            note_times(run, &times);
+            if let (Some(before), Some(after)) = (before, after) {
+                note_cpu(run, &before, &after?);
+            }
+            Ok(samples)
+        })
+    }
+
+    fn overdue(&self, limit: Duration) -> String {
+        let what = match self.phase {
+            Phase::Levels | Phase::Guests => "the guests' start",
+            Phase::Prepare => "the preparation",
+            Phase::WarmUp => "the warm-up",
+            Phase::Run => "the measured step",
+        };
+        format!("{what} was not over when the run's limit of {} s was (order.run_limit)", limit.as_secs())
+    }
+
+    /// The guests that are processes of this machine.
+    fn sampled(&self) -> Vec<SampledGuest> {
+        let sampled = |guest: &dyn Guest| {
+            Some(SampledGuest { name: guest.name().to_owned(), process: guest.process()? })
+        };
+        self.running.guests.iter().filter_map(|guest| sampled(guest.as_ref())).collect()
+    }
+
+    fn start_sampling(&mut self, run: &mut Run) -> Option<Box<dyn super::rig::Sampling>> {
+        let sampled = self.sampled();
+        match self.rig.sample(&self.plan.samples, &sampled) {
+            Ok(sampling) => Some(sampling),
+            Err(why) => {
+                run.warnings.push(format!("The host was not sampled: {why}"));
+                None
+            }
+        }
+    }
+}
+
+/// Sets the flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn cpu_times(guests: &mut [Box<dyn Guest>]) -> Result<Vec<String>, GuestError> {
+    guests.iter_mut().map(|guest| Ok(guest.run(CPU_TIMES, SHORT)?.stdout)).collect()
+}
+
+fn note_times(run: &mut Run, times: &[(u64, u64)]) {
+    let seconds = |from: u64, to: u64| Duration::from_nanos(to.saturating_sub(from)).as_secs_f64();
+    let began = times.iter().map(|&(began, _)| began);
+    let (Some(first), Some(last)) = (began.clone().min(), began.max()) else { return };
+    let ended = times.iter().map(|&(_, ended)| ended).max().unwrap_or(last);
+    run.took = seconds(first, ended);
+    run.start_skew = (times.len() > 1).then(|| seconds(first, last));
+}
+
+fn note_cpu(run: &mut Run, before: &[String], after: &[String]) {
+    for (number, (before, after)) in before.iter().zip(after).enumerate() {
+        match guest_processor_time(before, after) {
+            Ok(metrics) => run.guests.push(metrics),
+            Err(error) => {
+                run.guests.push(Vec::new());
+                run.warnings.push(format!("Guest {number}: {error}"));
+            }
+        }
+    }
+}
+
+fn status(step: &Step, number: usize, status: i32, stderr: &str) -> String {
+    let said =
+        stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing on standard error");
+    format!("the step {:?} of guest {number} ended with status {status}: {said}", step.name)
+}
+
+fn write_outputs(folder: &Path, outputs: &[Outputs], run: &mut Run) {
+    for (number, outputs) in outputs.iter().enumerate() {
+        if let Err(error) = write_guest(folder, number, outputs) {
+            run.warnings.push(format!("The outputs of guest {number} could not be written: {error}"));
+        }
+    }
+}
+
+fn write_guest(folder: &Path, number: usize, outputs: &Outputs) -> std::io::Result<()> {
+    let folder = folder.join(format!("guest-{number}"));
+    fs::create_dir_all(&folder)?;
+    for (step, output) in &outputs.steps {
+        fs::write(folder.join(format!("{step}.out")), &output.stdout)?;
+        if !output.stderr.is_empty() {
+            fs::write(folder.join(format!("{step}.err")), &output.stderr)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Messages of failures: each reason once, with the runs that it affected.
+
+use std::collections::BTreeSet;
+
+use super::FailedForGood;
+
+/// The prefix of the reason of a run that was not tried.
+const NOT_TRIED: &str = "not tried, because guests did not start before: ";
+
+/// The reason of a run that was not tried, because its guests did not start for an earlier run.
+pub(super) fn not_tried(why: &str) -> String {
+    format!("{NOT_TRIED}{why}")
+}
+
+/// The reasons that were already reported.
+#[derive(Debug, Default)]
+pub struct ToldReasons(BTreeSet<String>);
+
+impl ToldReasons {
+    /// The line for a failed attempt at the run `name`, with the reason if it is new. `None` for a run that
+    /// was not tried, whose reason is an earlier run's.
+    pub fn line(&mut self, name: &str, why: &str) -> Option<String> {
+        if why.starts_with(NOT_TRIED) {
+            return None;
+        }
+        let is_new = self.0.insert(why.to_owned());
+        Some(if is_new { format!("{name}: {why}") } else { format!("{name}: failed for the same reason") })
+    }
+}
+
+/// Runs that failed for one reason.
+#[derive(Debug, PartialEq)]
+pub struct SharedReason<'a> {
+    /// The reason.
+    pub why: &'a str,
+    /// The runs, in order.
+    pub runs: Vec<&'a FailedForGood>,
+    /// The number of them that were not tried because guests had not started before.
+    pub not_tried: usize,
+}
+
+/// Failed runs grouped by reason, in the order of their first run.
+pub fn by_reason(failed: &[FailedForGood]) -> Vec<SharedReason<'_>> {
+    let mut reasons: Vec<SharedReason<'_>> = Vec::new();
+    for run in failed {
+        let (why, not_tried) = match run.why.strip_prefix(NOT_TRIED) {
+            Some(why) => (why, 1),
+            None => (run.why.as_str(), 0),
+        };
+        match reasons.iter_mut().find(|reason| reason.why == why) {
+            Some(reason) => {
+                reason.runs.push(run);
+                reason.not_tried += not_tried;
+            }
+            None => reasons.push(SharedReason { why, runs: vec![run], not_tried }),
+        }
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::Cell;
+
+    fn failed(position: u32, why: &str) -> FailedForGood {
+        let cell = Cell { arm: BTreeMap::new(), guests: 1, workload: "fio".to_owned(), block: 0 };
+        FailedForGood { position, cell, why: why.to_owned() }
+    }
+
+    #[test]
+    fn a_reason_is_told_once_and_runs_that_were_not_tried_are_silent() {
+        let mut told = ToldReasons::default();
+        assert_eq!(told.line("a", "no tap").as_deref(), Some("a: no tap"));
+        assert_eq!(told.line("b", "no tap").as_deref(), Some("b: failed for the same reason"));
+        assert_eq!(told.line("c", &not_tried("no tap")), None);
+        assert_eq!(told.line("d", "no disk").as_deref(), Some("d: no disk"));
+    }
+
+    #[test]
+    fn runs_are_counted_by_their_reason_whether_or_not_they_were_tried() {
+        let all = [failed(0, "no tap"), failed(1, "no disk"), failed(2, &not_tried("no tap"))];
+        let reasons = by_reason(&all);
+        let counts: Vec<_> = reasons.iter().map(|one| (one.why, one.runs.len(), one.not_tried)).collect();
+        assert_eq!(counts, [("no tap", 2, 1), ("no disk", 1, 0)]);
+    }
+}

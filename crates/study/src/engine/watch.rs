@@ -1,0 +1,125 @@
+//! The end of an attempt by a signal or by its time limit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::guest::Cut;
+
+/// The longest delay before a signal is noticed.
+const LOOK: Duration = Duration::from_millis(50);
+/// Scripts have 5 s after SIGTERM and 5 s after SIGKILL. A call that has not returned by then waits for a
+/// guest that no longer responds.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Watches one attempt.
+pub(super) struct Watch<'a> {
+    stop: &'a AtomicBool,
+    limit: Duration,
+    grace: Duration,
+    begun: Instant,
+    ending: AtomicBool,
+    overdue: AtomicBool,
+    cuts: Mutex<Vec<Cut>>,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches an attempt that may take `limit`, and ends when `stop` is set.
+    pub(super) fn new(stop: &'a AtomicBool, limit: Duration) -> Self {
+        Self {
+            stop,
+            limit,
+            grace: GRACE,
+            begun: Instant::now(),
+            ending: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            cuts: Mutex::default(),
+        }
+    }
+
+    /// The flag that is set when the attempt has to end; the code that waits for scripts polls it.
+    pub(super) fn ending(&self) -> &AtomicBool {
+        &self.ending
+    }
+
+    /// The limit, if it has expired.
+    pub(super) fn overdue(&self) -> Option<Duration> {
+        self.overdue.load(Ordering::Relaxed).then_some(self.limit)
+    }
+
+    /// Adds functions that cut guests off, for the case that waiting for their scripts to end fails.
+    pub(super) fn cut_if_needed(&self, cuts: impl Iterator<Item = Cut>) {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
+    }
+
+    /// Runs `act` under watch.
+    pub(super) fn over<T>(&self, act: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            // Dropped also if `act` panics, which ends the thread.
+            let (_at_work, over) = mpsc::channel::<()>();
+            scope.spawn(move || self.follow(&over));
+            act()
+        })
+    }
+
+    fn follow(&self, over: &Receiver<()>) {
+        while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            let spent = self.begun.elapsed();
+            if spent > self.limit {
+                self.overdue.store(true, Ordering::Relaxed);
+            }
+            if self.overdue.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed) {
+                self.ending.store(true, Ordering::Relaxed);
+            }
+            if spent > self.limit + self.grace {
+                let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+                cuts.drain(..).for_each(|cut| cut());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(80);
+
+    fn wait(flag: &AtomicBool) {
+        while !flag.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_what_looks_and_then_cuts_what_does_not() {
+        let stop = AtomicBool::new(false);
+        let watch = Watch { grace: SOON, ..Watch::new(&stop, SOON) };
+        let (cut, gone) = mpsc::channel();
+        watch.cut_if_needed(std::iter::once(Box::new(move || cut.send(()).unwrap()) as Cut));
+        watch.over(|| {
+            wait(watch.ending());
+            assert!(gone.try_recv().is_err(), "it was cut off before it could end");
+            gone.recv().unwrap();
+        });
+        assert_eq!(watch.overdue(), Some(SOON));
+    }
+
+    #[test]
+    fn a_signal_ends_it_and_is_no_limit() {
+        let stop = AtomicBool::new(true);
+        let watch = Watch::new(&stop, Duration::from_secs(60));
+        watch.over(|| wait(watch.ending()));
+        assert_eq!(watch.overdue(), None);
+    }
+
+    #[test]
+    fn what_ends_in_time_is_left_alone() {
+        let stop = AtomicBool::new(false);
+        let watch = Watch::new(&stop, Duration::from_secs(60));
+        assert_eq!(watch.over(|| 5), 5);
+        assert!(!watch.ending().load(Ordering::Relaxed));
+    }
+}

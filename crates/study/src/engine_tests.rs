@@ -1,0 +1,339 @@
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+
+use super::*;
+use crate::Metric;
+use crate::factor::InForce;
+use crate::guest::{Armed, Finished, GuestError, GuestPlan};
+use crate::record::Run;
+use crate::sampling::{SamplePlan, SampledGuest, Samples};
+use crate::workload::Output;
+
+/// Instructions for the mocks, and what they saw.
+#[derive(Default)]
+struct World {
+    /// The number of steps of runs that were released, over all guests.
+    runs: AtomicU32,
+    /// The numbers, counted from 0, of steps that print nothing that can be parsed.
+    bad: Vec<u32>,
+    /// The number of the step at which a signal arrives.
+    signal_at: Option<u32>,
+    /// The numbers of steps that never end by themselves.
+    endless: Vec<u32>,
+    /// No guest starts beyond this number.
+    most_guests: Option<u32>,
+    stop: AtomicBool,
+    seen: Mutex<Vec<String>>,
+}
+
+impl World {
+    fn saw(&self, what: impl Into<String>) {
+        self.seen.lock().unwrap().push(what.into());
+    }
+
+    fn seen(&self, what: &str) -> usize {
+        self.seen.lock().unwrap().iter().filter(|seen| seen.starts_with(what)).count()
+    }
+}
+
+struct StandIn {
+    name: String,
+    world: Arc<World>,
+}
+
+impl Guest for StandIn {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        1
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn run(&mut self, script: &str, _: Duration) -> Result<Output, GuestError> {
+        let ticks = 100 + 10 * self.world.runs.load(Ordering::SeqCst);
+        let stat = format!("cpu  {ticks} 0 0 {ticks} 0 0 0 0 0 0\ncpu0 {ticks} 0 0 {ticks} 0 0 0 0 0 0\n");
+        let stdout = if script.contains("uname") { "kernel=6.12\n" } else { &stat };
+        Ok(Output { status: 0, stdout: stdout.to_owned(), stderr: String::new() })
+    }
+
+    fn arm(&mut self, script: &str, _: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        Ok(Box::new(StandInArmed { script: script.to_owned(), world: Arc::clone(&self.world), began: None }))
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        self.world.saw("stop");
+        Ok(())
+    }
+}
+
+struct StandInArmed {
+    script: String,
+    world: Arc<World>,
+    began: Option<u32>,
+}
+
+impl Armed for StandInArmed {
+    fn release(&mut self) -> Result<(), GuestError> {
+        self.began = Some(self.world.runs.fetch_add(1, Ordering::SeqCst));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, stop: &AtomicBool) -> Result<Finished, GuestError> {
+        let number = self.began.expect("a step is released before it is waited for");
+        if self.world.signal_at == Some(number) {
+            self.world.stop.store(true, Ordering::SeqCst);
+            while !stop.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if self.world.endless.contains(&number) {
+            while !stop.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let said = if self.script.contains("echo 1") { "1" } else { "2" };
+        let stdout = if self.world.bad.contains(&number) { "nonsense" } else { said };
+        let output = Output { status: 0, stdout: format!("{stdout}\n"), stderr: String::new() };
+        let began_ns = 1_000_000 * u64::from(number);
+        Ok(Finished { output, began_ns, ended_ns: began_ns + 2_000_000_000 })
+    }
+}
+
+struct StandInRig {
+    world: Arc<World>,
+}
+
+struct NoSamples;
+
+impl Samples for NoSamples {
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        vec!["nothing was sampled".to_owned()]
+    }
+
+    fn write(&self, folder: &Path) -> std::io::Result<()> {
+        std::fs::write(folder.join("host.parquet"), "samples")
+    }
+}
+
+impl Sampling for NoSamples {
+    fn stop(self: Box<Self>) -> Box<dyn Samples> {
+        self
+    }
+}
+
+impl Rig for StandInRig {
+    fn apply(&mut self, levels: &[&Level]) -> Result<(), String> {
+        self.world.saw(format!("apply {}", levels[0].name));
+        Ok(())
+    }
+
+    fn undo(&mut self) -> Vec<String> {
+        self.world.saw("undo");
+        Vec::new()
+    }
+
+    fn fingerprint(&mut self) -> host::Fingerprint {
+        host::Fingerprint::default()
+    }
+
+    fn host(&mut self) -> Result<Box<dyn Guest>, GuestError> {
+        Ok(Box::new(StandIn { name: "host".to_owned(), world: Arc::clone(&self.world) }))
+    }
+
+    fn start(
+        &mut self,
+        _: &GuestPlan,
+        _: &[&Level],
+        there: u32,
+        more: u32,
+    ) -> Result<Vec<Box<dyn Guest>>, GuestError> {
+        if self.world.most_guests.is_some_and(|most| there + more > most) {
+            let (name, why) = ("second".to_owned(), "no memory".to_owned());
+            return Err(GuestError::Start { name, why });
+        }
+        let guest = |number: u32| -> Box<dyn Guest> {
+            self.world.saw("start");
+            Box::new(StandIn { name: format!("guest-{number}"), world: Arc::clone(&self.world) })
+        };
+        Ok((there..there + more).map(guest).collect())
+    }
+
+    fn sample(&mut self, _: &SamplePlan, _: &[SampledGuest]) -> Result<Box<dyn Sampling>, String> {
+        Ok(Box::new(NoSamples))
+    }
+
+    fn in_force(&mut self, _: &[&Level], _: &[SampledGuest]) -> InForce {
+        InForce::default()
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    folders: Vec<tempfile::TempDir>,
+    kept: Rc<RefCell<Vec<Run>>>,
+}
+
+impl Sink for Memory {
+    fn folder(&mut self) -> Result<PathBuf, StoreError> {
+        self.folders.push(tempfile::tempdir().unwrap());
+        Ok(self.folders.last().unwrap().path().to_owned())
+    }
+
+    fn keep(&mut self, run: &Run, folder: &Path) -> Result<(), StoreError> {
+        assert!(folder.join("guest-0/command.out").is_file() || run.failure.is_some());
+        assert_eq!(folder.join("host.parquet").is_file(), run.took > 0.0);
+        self.kept.borrow_mut().push(run.clone());
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &StudyProgress) {
+        assert!(progress.done <= progress.total);
+    }
+}
+
+fn plan(more: &str) -> Plan {
+    let text = include_str!("plan/small.toml").replace("repeats = 2", &format!("repeats = 2\n{more}"));
+    Plan::read(&text, "small.toml").unwrap()
+}
+
+fn go(plan: &Plan, past: Past, world: World) -> (Conclusion, Vec<Run>, Arc<World>) {
+    let world = Arc::new(world);
+    let kept = Rc::default();
+    let mut sink = Memory { kept: Rc::clone(&kept), ..Memory::default() };
+    let mut rig = StandInRig { world: Arc::clone(&world) };
+    let conclusion = carry_out(plan, 5, past, &mut rig, &mut sink, &world.stop).unwrap();
+    let kept = kept.borrow().clone();
+    (conclusion, kept, world)
+}
+
+#[test]
+fn every_cell_is_run_once_with_its_figures_and_skew() {
+    let plan = plan("");
+    let (conclusion, kept, world) = go(&plan, Past::default(), World::default());
+    assert_eq!((conclusion.made, conclusion.enough), (16, Some(Enough::Repeats)));
+    let positions: Vec<u32> = kept.iter().map(|run| run.position).collect();
+    assert_eq!(positions, (0..16).collect::<Vec<_>>());
+    // Two arms in two blocks, two guests each.
+    assert_eq!((world.seen("start"), world.seen("stop"), world.seen("apply")), (8, 8, 4));
+    for run in &kept {
+        let expected = if run.cell.workload == "first" { 1.0 } else { 2.0 };
+        assert_eq!(run.guests.len(), run.cell.guests as usize);
+        assert!(run.guests.iter().all(|metrics| metrics[0].value == expected), "{run:?}");
+        assert!(run.guests.iter().all(|metrics| metrics.iter().any(|metric| metric.name == "guest.busy")));
+        assert_eq!(run.guest_facts[0]["kernel"], "6.12");
+        assert_eq!(run.start_skew.is_some(), run.cell.guests == 2);
+        assert_eq!(run.warnings, ["nothing was sampled"]);
+    }
+    assert_eq!(kept.iter().find_map(|run| run.start_skew), Some(0.001));
+}
+
+#[test]
+fn warm_up_runs_are_made_each_time_guests_were_added_and_thrown_away() {
+    let runs = |plan: &Plan| go(plan, Past::default(), World::default()).2.runs.load(Ordering::SeqCst);
+    // An arm of a block has 1 + 2 guests under two workloads: 6 steps, and as many for each warm-up.
+    assert_eq!(runs(&plan("warm_up = 0")), 24);
+    assert_eq!(runs(&plan("warm_up = 2")), 72);
+}
+
+#[test]
+fn a_failed_run_is_kept_apart_and_tried_again_with_new_guests() {
+    // The first run's first attempt fails in its measured step, the second in its warm-up.
+    let world = World { bad: vec![1, 2], ..World::default() };
+    let (conclusion, kept, world) = go(&plan("warm_up = 0"), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
+    let failed: Vec<_> = kept.iter().filter(|run| run.failure.is_some()).collect();
+    assert_eq!(failed.iter().map(|run| (run.position, run.attempt)).collect::<Vec<_>>(), [(1, 0), (1, 1)]);
+    assert!(failed[0].failure.as_ref().unwrap().contains("nonsense"), "{:?}", failed[0].failure);
+    assert!(world.seen("start") > 8);
+}
+
+#[test]
+fn a_run_that_fails_as_often_as_the_plan_allows_has_failed_and_the_others_go_on() {
+    let world = World { bad: vec![0, 1], ..World::default() };
+    let (conclusion, kept, _) = go(&plan("warm_up = 0\nattempts = 2"), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (15, 1));
+    assert_eq!(conclusion.failed[0].position, 0);
+    assert_eq!(kept.len(), 17);
+}
+
+#[test]
+fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
+    // In the warm-up of the first run, and in the measured step of the second.
+    let world = World { endless: vec![0, 4], ..World::default() };
+    let (conclusion, kept, world) = go(&plan("run_limit = \"2s\""), Past::default(), world);
+    assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
+    let failed: Vec<_> = kept.iter().filter(|run| run.failure.is_some()).collect();
+    let why = |run: &Run| run.failure.clone().unwrap();
+    assert!(why(failed[0]).starts_with("the warm-up was not over when"), "{}", why(failed[0]));
+    assert!(failed.iter().any(|run| why(run).starts_with("the measured step was not over when")));
+    assert!(failed.len() == 2 && why(failed[1]).ends_with("(order.run_limit)"), "{failed:?}");
+    assert_eq!(world.seen("start"), world.seen("stop"));
+}
+
+#[test]
+fn attempts_before_a_lost_link_count_and_keep_their_numbers() {
+    let world = World { bad: vec![0, 1, 2], ..World::default() };
+    let tried = BTreeMap::from([(0, Tried { ever: 5, now: 2 })]);
+    let past = Past { tried, ..Past::default() };
+    let (conclusion, kept, _) = go(&plan("warm_up = 0"), past, world);
+    assert_eq!((kept[0].position, kept[0].attempt), (0, 5));
+    assert_eq!(conclusion.failed.iter().map(|failed| failed.position).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn guests_that_do_not_start_cost_their_runs_and_no_others() {
+    let world = World { most_guests: Some(1), ..World::default() };
+    let (conclusion, kept, world) = go(&plan("attempts = 2"), Past::default(), world);
+    assert_eq!(conclusion.made, 8);
+    assert_eq!(conclusion.failed.len(), 8);
+    assert!(
+        conclusion.failed.iter().all(|failed| failed.cell.guests == 2 && failed.why.contains("no memory"))
+    );
+    let told = |why: &str| why.matches("did not start before").count();
+    assert!(conclusion.failed.iter().all(|failed| told(&failed.why) <= 1), "{:?}", conclusion.failed);
+    // Two attempts for each arm; the following runs are not tried, and their reason says so.
+    assert_eq!(kept.iter().filter(|run| run.failure.is_some()).count(), 2 * 2 + 6);
+    assert_eq!(world.seen("start"), world.seen("stop"));
+}
+
+#[test]
+fn a_signal_ends_the_run_in_progress_and_everything_is_taken_back() {
+    let world = World { signal_at: Some(7), ..World::default() };
+    let (conclusion, kept, world) = go(&plan("warm_up = 0"), Past::default(), world);
+    assert_eq!(conclusion.enough, None);
+    assert!(kept.iter().all(|run| run.failure.is_none()) && kept.len() < 16);
+    assert_eq!(world.seen("start"), world.seen("stop"));
+    assert_eq!(world.seen.lock().unwrap().last().unwrap(), "undo");
+}
+
+#[test]
+fn a_study_that_goes_on_makes_the_missing_runs_only() {
+    let plan = plan("");
+    let (_, all, _) = go(&plan, Past::default(), World::default());
+    let there: Vec<Run> = all.iter().filter(|run| run.position % 3 != 0).cloned().collect();
+    let (conclusion, made, _) = go(&plan, Past::new(&there, &[]), World::default());
+    assert_eq!(made.iter().map(|run| run.position).collect::<Vec<_>>(), [0, 3, 6, 9, 12, 15]);
+    assert_eq!(conclusion.enough, Some(Enough::Repeats));
+}

@@ -1,0 +1,90 @@
+//! The host itself as a guest.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use guest::{WAITING, pipes};
+
+use super::reception::Reception;
+use super::waiting::Waiting;
+use super::{Armed, Guest, GuestError};
+use crate::workload::Output;
+
+/// The host: scripts run as processes of this machine, in a folder of their own.
+#[derive(Debug)]
+pub struct HostGuest {
+    name: String,
+    folder: PathBuf,
+}
+
+impl HostGuest {
+    /// The host as guest `index`; its scripts start in a folder below `folder`.
+    ///
+    /// # Errors
+    /// If that folder cannot be made.
+    pub fn new(index: u32, folder: &Path) -> Result<Self, GuestError> {
+        let name = format!("host-{index}");
+        let work = folder.join(&name);
+        fs::create_dir_all(&work).map_err(|error| GuestError::Start {
+            name: name.clone(),
+            why: format!("Could not make the folder {} for its scripts: {error}", work.display()),
+        })?;
+        Ok(Self { name, folder: work })
+    }
+}
+
+impl Guest for HostGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", WAITING, "sh", script]).current_dir(&self.folder);
+        let reception = Reception::new();
+        let line = pipes::start(command, &reception).map_err(|error| GuestError::Unreachable {
+            name: self.name.clone(),
+            why: format!("starting sh: {error}"),
+        })?;
+        Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        Ok(())
+    }
+}
+
+/// Releases a script and waits for its end.
+pub(super) fn run_armed(mut armed: Box<dyn Armed>) -> Result<Output, GuestError> {
+    armed.release()?;
+    armed.finish(&AtomicBool::new(false)).map(|finished| finished.output)
+}
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

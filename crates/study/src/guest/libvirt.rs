@@ -1,0 +1,193 @@
+//! Domains of libvirt by name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::plan::{AgentChannel, LibvirtPlan};
+use super::qga::{AgentGuest, Virsh};
+use super::{Armed, Guest, GuestError, SshGuest};
+use crate::workload::Output;
+
+/// The time for a domain to shut down before it is destroyed.
+const SHUT_DOWN: Duration = Duration::from_secs(120);
+
+/// A domain. It is shut down at the end if it was started for the study.
+pub struct LibvirtGuest {
+    virsh: Tool,
+    domain: String,
+    started: bool,
+    vcpus: u32,
+    process: Option<i32>,
+    channel: Box<dyn Guest>,
+}
+
+/// virsh for one connection.
+#[derive(Debug, Clone)]
+struct Tool {
+    program: PathBuf,
+    connect: String,
+}
+
+impl Tool {
+    fn ask(&self, words: &[&str]) -> Result<String, String> {
+        let line = format!("virsh -c {} {}", self.connect, words.join(" "));
+        let output = Command::new(&self.program)
+            .args(["-q", "-c", &self.connect])
+            .args(words)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("Could not run `{line}`: {error}; install libvirt-clients"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+impl LibvirtGuest {
+    /// Starts domain `index` of the plan if it does not run, and waits until commands reach it.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with virsh's message.
+    pub fn start(plan: &LibvirtPlan, index: u32) -> Result<Self, GuestError> {
+        Self::start_by(plan, index, "virsh".into())
+    }
+
+    fn start_by(plan: &LibvirtPlan, index: u32, program: PathBuf) -> Result<Self, GuestError> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(domain) = plan.domains.get(at) else {
+            let why =
+                format!("guests.domains names {} alone", exits::counted(plan.domains.len() as u64, "domain"));
+            return Err(GuestError::Start { name: format!("domain {index}"), why });
+        };
+        let start = |why: String| GuestError::Start { name: domain.clone(), why };
+        let virsh = Tool { program, connect: plan.connect.clone() };
+        let running = virsh.ask(&["domstate", "--domain", domain]).map_err(start)? == "running";
+        if !running {
+            virsh.ask(&["start", "--domain", domain]).map_err(start)?;
+        }
+        let patience = plan.start_limit.duration();
+        let channel: Result<Box<dyn Guest>, GuestError> = match plan.channel {
+            AgentChannel::GuestAgent => {
+                let way = Virsh {
+                    program: virsh.program.clone(),
+                    connect: virsh.connect.clone(),
+                    domain: domain.clone(),
+                };
+                AgentGuest::with(domain, Box::new(way), patience).map(|guest| Box::new(guest) as _)
+            }
+            AgentChannel::Ssh => plan
+                .addresses
+                .get(at)
+                .map_or_else(
+                    || leased(&virsh, domain, patience).map_err(start),
+                    |address| Ok(address.clone()),
+                )
+                .and_then(|address| SshGuest::connect(domain, &address, &plan.ssh, patience))
+                .map(|guest| Box::new(guest) as _),
+        };
+        let channel = channel.inspect_err(|_| {
+            if !running {
+                // The study already fails for another reason.
+                let _ = virsh.ask(&["destroy", "--domain", domain]);
+            }
+        })?;
+        let count = virsh.ask(&["vcpucount", "--live", "--active", "--domain", domain]);
+        let vcpus = count.ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| channel.vcpus());
+        let process = process(domain);
+        Ok(Self { virsh, domain: domain.clone(), started: !running, vcpus, process, channel })
+    }
+}
+
+/// The address that libvirt's own DHCP server assigned.
+fn leased(virsh: &Tool, domain: &str, patience: Duration) -> Result<String, String> {
+    let begun = Instant::now();
+    loop {
+        let shown = virsh.ask(&["domifaddr", "--domain", domain])?;
+        if let Some(address) = address_in(&shown) {
+            return Ok(address.to_string());
+        }
+        if begun.elapsed() >= patience {
+            return Err("libvirt knows no address of it; give guests.addresses".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// The first address in the table of `virsh domifaddr`: interface, hardware address, protocol, address/prefix.
+fn address_in(shown: &str) -> Option<IpAddr> {
+    let words = shown.lines().filter_map(|line| line.split_whitespace().nth(3));
+    words.filter_map(|word| word.split('/').next()?.parse().ok()).next()
+}
+
+/// QEMU's process, from the PID file that libvirt writes.
+fn process(domain: &str) -> Option<i32> {
+    let path = format!("/run/libvirt/qemu/{domain}.pid");
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+impl Guest for LibvirtGuest {
+    fn name(&self) -> &str {
+        &self.domain
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.channel.address()
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.channel.host_address()
+    }
+
+    fn process(&self) -> Option<i32> {
+        self.process
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        self.channel.run(script, limit)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        self.channel.arm(script, limit)
+    }
+
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        self.channel.facts()
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        if !self.started {
+            return Ok(());
+        }
+        let unreachable = |why| GuestError::Unreachable { name: self.domain.clone(), why };
+        self.virsh.ask(&["shutdown", "--domain", &self.domain]).map_err(unreachable)?;
+        let begun = Instant::now();
+        while self.virsh.ask(&["domstate", "--domain", &self.domain]).map_err(unreachable)? != "shut off" {
+            if begun.elapsed() > SHUT_DOWN {
+                tracing::warn!(
+                    "{} did not shut down within {} s and is destroyed",
+                    self.domain,
+                    SHUT_DOWN.as_secs()
+                );
+                self.virsh.ask(&["destroy", "--domain", &self.domain]).map_err(unreachable)?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.started = false;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "libvirt_tests.rs"]
+mod tests;

@@ -1,0 +1,309 @@
+//! Guests that are started for a study: a QEMU for each, and in each an agent that runs scripts.
+
+mod command;
+mod data_plane;
+mod devices;
+mod network;
+mod process;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guest::{Frame, Hello, Kind};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::connection::{AgentLine, Connection};
+use super::host::run_armed;
+use super::last_words::LastWords;
+use super::plan::{NetBackend, QemuPlan};
+use super::{Armed, Cut, Guest, GuestError, GuestFiles};
+use crate::workload::Output;
+use data_plane::DataPlane;
+
+pub use data_plane::DataPlanes;
+
+/// The time for a guest to power off before its QEMU is killed.
+const POWER_OFF: Duration = Duration::from_secs(30);
+/// The time limit of QEMU's monitor.
+const MONITOR: Duration = Duration::from_secs(20);
+
+/// The words of QEMU's command line for a plan's first guest, each followed by a NUL, as in
+/// `/proc/PID/cmdline`.
+#[must_use]
+pub fn qemu_command_line(plan: &QemuPlan) -> Vec<u8> {
+    let words = command::arguments(plan, 0, &image_files(), &network::wiring(plan, 0));
+    let program = command::program(plan).into_os_string();
+    let words = std::iter::once(program).chain(words);
+    words.flat_map(|word| [word.into_encoded_bytes(), vec![0]].concat()).collect()
+}
+
+/// Plain names for the files of the guest image, for a command line that is not run.
+fn image_files() -> GuestFiles {
+    GuestFiles {
+        kernel: "vmlinux".into(),
+        compressed_kernel: "vmlinuz".into(),
+        initial_ram_disk: "initrd.img".into(),
+        root: "root.ext4".into(),
+    }
+}
+
+/// QEMU's command line for a plan's first guest, an option with its value on each line, so that two plans can
+/// be compared. Files of the guest image have plain names, a tap device is called tap0, and the kernel's
+/// arguments are those of the plan only, without those that every guest of the image gets.
+#[must_use]
+pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
+    let wiring = network::wiring(plan, 0);
+    let words = command::arguments(plan, 0, &image_files(), &wiring);
+    let mut lines = vec![command::program(plan).display().to_string()];
+    let mut takes_value = false;
+    let own_tap = format!("ifname={},", network::tap_name(0));
+    let own = plan.kernel_arguments.join(" ");
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "-append" {
+            words.next();
+            lines.extend((!own.is_empty()).then(|| format!("-append {own}")));
+            takes_value = false;
+            continue;
+        }
+        let word = word.to_string_lossy().replace(&own_tap, "ifname=tap0,");
+        match lines.last_mut() {
+            Some(line) if takes_value && !word.starts_with('-') => {
+                line.push(' ');
+                line.push_str(&word);
+                takes_value = false;
+            }
+            _ => {
+                takes_value = word.starts_with('-');
+                lines.push(word);
+            }
+        }
+    }
+    lines
+}
+
+/// A running QEMU and its guest.
+pub struct QemuGuest {
+    name: String,
+    vcpus: u32,
+    host_address: Option<IpAddr>,
+    child: Child,
+    connection: Arc<Connection>,
+    hello: Hello,
+    last_words: LastWords,
+    /// The data plane that was started for it, if any; the last guest's drop ends it.
+    _data_plane: Option<Arc<DataPlane>>,
+}
+
+impl QemuGuest {
+    /// Starts guest `index` and waits until its agent is ready. Its console, QEMU's messages and its disk are
+    /// kept below `folder`, in a folder named after the guest. `planes` holds the I/O daemon of all guests,
+    /// if the plan uses one.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with the last lines of QEMU's messages and of the console.
+    pub fn start(
+        plan: &QemuPlan,
+        index: u32,
+        files: &GuestFiles,
+        planes: &DataPlanes,
+        folder: &Path,
+    ) -> Result<Self, GuestError> {
+        let name = format!("guest-{index}");
+        let start = |why: String| GuestError::Start { name: name.clone(), why };
+        let has_own = plan.net().is_some_and(|net| net.backend == NetBackend::Iocm);
+        let data_plane = has_own.then(|| planes.get(plan, folder)).transpose().map_err(start)?;
+        let folder = folder.join(&name);
+        let last_words = LastWords::new(&folder, "QEMU");
+        let messages = last_words.messages();
+        fs::create_dir_all(&folder)
+            .map_err(|error| start(format!("Could not make the folder {}: {error}", folder.display())))?;
+        devices::make_disk(plan, index, &folder).map_err(start)?;
+        let wiring = network::wiring(plan, index);
+        let log = File::create(messages)
+            .map_err(|error| start(format!("Could not write {}: {error}", messages.display())))?;
+        let mut command = command::command(plan, index, files, &wiring);
+        command.current_dir(&folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let program = command::program(plan).display().to_string();
+        let mut child = process::spawn(command)
+            .map_err(|error| start(format!("Could not run {program}: {error}; install qemu-system-x86")))?;
+        let Some((stdin, stdout)) = child.stdin.take().zip(child.stdout.take()) else {
+            return Err(start("its QEMU has no pipes".to_owned()));
+        };
+        let connection = Connection::new(stdin, stdout, last_words.clone());
+        let mut guest = Self {
+            name: name.clone(),
+            vcpus: plan.vcpus,
+            host_address: wiring.host,
+            child,
+            connection,
+            hello: Hello::default(),
+            last_words,
+            _data_plane: data_plane,
+        };
+        guest
+            .come_up(plan, index, &wiring, &folder)
+            .map_err(|why| start(format!("{why}{}", guest.last_words)))?;
+        Ok(guest)
+    }
+
+    fn come_up(
+        &mut self,
+        plan: &QemuPlan,
+        index: u32,
+        wiring: &network::Wiring,
+        folder: &Path,
+    ) -> Result<(), String> {
+        let begun = Instant::now();
+        if !plan.pin.is_empty() {
+            self.pin(plan, index, &folder.join(command::MONITOR))?;
+        }
+        if let Some(tap) = &wiring.tap {
+            tap.bring_up(MONITOR, &mut || matches!(self.child.try_wait(), Ok(Some(_))))?;
+        }
+        let limit = plan.start_limit.duration();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            if let Some(hello) = self.connection.wait_hello(left.min(Duration::from_millis(200)))? {
+                self.hello = hello;
+                return Ok(());
+            }
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Err(format!("QEMU ended ({status})")),
+                Ok(None) if left.is_zero() => {
+                    return Err(format!("its agent did not answer within {} s", limit.as_secs()));
+                }
+                _ => (),
+            }
+        }
+    }
+
+    /// Pins each vCPU's thread to its CPU.
+    fn pin(&self, plan: &QemuPlan, index: u32, monitor: &Path) -> Result<(), String> {
+        let begun = Instant::now();
+        let mut connected = loop {
+            match live::qmp::Monitor::connect(monitor, MONITOR) {
+                Ok(connected) => break connected,
+                Err(_) if begun.elapsed() < MONITOR => std::thread::sleep(Duration::from_millis(20)),
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        let answer = connected.ask("query-cpus-fast", None).map_err(|error| error.to_string())?;
+        let threads = answer.as_array().into_iter().flatten().filter_map(|cpu| {
+            let number = |key| cpu.get(key)?.as_u64();
+            Some((number("cpu-index")?, i32::try_from(number("thread-id")?).ok()?))
+        });
+        for (vcpu, thread) in threads {
+            let turn = u64::from(index) * u64::from(plan.vcpus) + vcpu;
+            let Some(&cpu) = plan.pin.get(usize::try_from(turn).unwrap_or(0) % plan.pin.len()) else {
+                continue;
+            };
+            let mut set = CpuSet::new();
+            if cpu as usize >= CpuSet::MAX_CPU {
+                return Err(format!(
+                    "guests.pin names CPU {cpu}, and there are none beyond {}",
+                    CpuSet::MAX_CPU
+                ));
+            }
+            set.set(cpu as usize);
+            sched_setaffinity(Pid::from_raw(thread), &set).map_err(|error| {
+                format!("Could not hold vCPU {vcpu} on CPU {cpu}: {error}; see guests.pin")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn wait_end(&mut self, patience: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        loop {
+            if self.child.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            if begun.elapsed() > patience {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Guest for QemuGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    /// With QEMU's own network stack the guest's address is not reachable from the host.
+    fn address(&self) -> Option<IpAddr> {
+        self.hello.address.filter(|_| self.host_address != Some(network::USER_HOST))
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.host_address
+    }
+
+    fn process(&self) -> Option<i32> {
+        i32::try_from(self.child.id()).ok()
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        let pid = Pid::from_raw(self.process()?)?;
+        // By pidfd, so that no other process is signalled once this one has ended.
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Box::new(move || {
+            // It may have ended already.
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }))
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        AgentLine::arm(&self.connection, &self.name, script, limit)
+    }
+
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        self.hello.facts.clone()
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        // The guest may have ended already.
+        let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
+        let ended = self.wait_end(POWER_OFF).and_then(|ended| {
+            if !ended {
+                tracing::warn!(
+                    "{} did not power off within {} s and is killed",
+                    self.name,
+                    POWER_OFF.as_secs()
+                );
+                self.child.kill()?;
+                self.child.wait()?;
+            }
+            Ok(())
+        });
+        ended.map_err(|error| GuestError::Unreachable {
+            name: self.name.clone(),
+            why: format!("its QEMU cannot be ended: {error}"),
+        })
+    }
+}
+
+impl Drop for QemuGuest {
+    fn drop(&mut self) {
+        // After a stop it has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

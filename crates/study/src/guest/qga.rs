@@ -1,0 +1,295 @@
+//! Guests reached by the QEMU guest agent (docs/interop/qemu-ga-ref of QEMU).
+//!
+//! The agent runs a program and keeps its output until it is asked for; nothing is streamed. So a script is
+//! told a start time, by a clock whose difference from the host's has just been measured, and reports itself
+//! when it began and ended.
+
+mod base64;
+mod clock;
+mod transport;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use guest::Ending;
+use serde_json::{Value, json};
+
+use super::waiting::GRACE;
+use super::{Armed, Finished, Guest, GuestError};
+use crate::workload::Output;
+use clock::ClockDifference;
+use transport::Socket;
+
+pub(super) use transport::{Transport, Virsh};
+
+/// The time before its start at which a script is told the time: it must read the time and sleep until then.
+const LEAD: Duration = Duration::from_millis(1500);
+/// The intervals of asking whether a script has ended. Each question costs the guest an interrupt and some
+/// work.
+const POLL: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+const BEGAN: &str = "exitless-began ";
+const ENDED: &str = "exitless-ended ";
+
+/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, in nanoseconds of the guest's clock,
+/// sleeps until shortly before it and then polls the clock.
+const WAITING: &str = "until [ -s \"$2\" ]; do sleep 0.02; done; read -r at < \"$2\"; rm -f \"$2\"; \
+    left=$(( (at - $(date +%s%N)) / 1000000 - 30 )); \
+    [ $left -le 0 ] || sleep $(( left / 1000 )).$(printf %03d $(( left % 1000 ))); \
+    while [ $(date +%s%N) -lt $at ]; do :; done; \
+    echo \"exitless-began $(date +%s%N)\" >&2; (eval \"$1\") < /dev/null; status=$?; \
+    echo \"exitless-ended $(date +%s%N)\" >&2; exit $status";
+
+/// A guest with a QEMU guest agent.
+pub struct AgentGuest {
+    name: String,
+    vcpus: u32,
+    address: Option<IpAddr>,
+    channel: Channel,
+}
+
+/// The agent, shared by the guest and its scripts: it answers one command at a time.
+#[derive(Clone)]
+struct Channel {
+    name: String,
+    transport: Arc<Mutex<Box<dyn Transport>>>,
+}
+
+impl AgentGuest {
+    /// Waits until the agent behind a socket (of `-device virtserialport,name=org.qemu.guest_agent.0`) answers.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] if it does not answer within `patience`, or may not run programs.
+    pub fn connect(name: &str, socket: &Path, patience: Duration) -> Result<Self, GuestError> {
+        Self::with(name, Box::new(Socket::new(socket)), patience)
+    }
+
+    pub(super) fn with(
+        name: &str,
+        transport: Box<dyn Transport>,
+        patience: Duration,
+    ) -> Result<Self, GuestError> {
+        let channel = Channel { name: name.to_owned(), transport: Arc::new(Mutex::new(transport)) };
+        let begun = Instant::now();
+        while let Err(why) = channel.ask("guest-ping", None) {
+            if begun.elapsed() >= patience {
+                let why =
+                    format!("its QEMU guest agent does not answer: {why}; install qemu-guest-agent in it");
+                return Err(GuestError::Start { name: name.to_owned(), why });
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let refused = |why| GuestError::Start { name: name.to_owned(), why };
+        let cpus = channel.ask("guest-get-vcpus", None).map_err(refused)?;
+        let online = |cpu: &&Value| cpu.get("online").and_then(Value::as_bool).unwrap_or(true);
+        let vcpus = cpus.as_array().map_or(1, |cpus| cpus.iter().filter(online).count());
+        // A guest without a network has no address.
+        let address = channel.ask("guest-network-get-interfaces", None).ok().as_ref().and_then(first_address);
+        let vcpus = u32::try_from(vcpus).unwrap_or(u32::MAX);
+        Ok(Self { name: name.to_owned(), vcpus, address, channel })
+    }
+}
+
+/// The first IPv4 address, except that of the loopback interface.
+fn first_address(interfaces: &Value) -> Option<IpAddr> {
+    let addresses = interfaces
+        .as_array()?
+        .iter()
+        .filter_map(|interface| interface.get("ip-addresses")?.as_array())
+        .flatten()
+        .filter_map(|address| address.get("ip-address")?.as_str()?.parse::<IpAddr>().ok());
+    addresses.into_iter().find(|address| address.is_ipv4() && !address.is_loopback())
+}
+
+impl Channel {
+    fn ask(&self, command: &str, arguments: Option<Value>) -> Result<Value, String> {
+        self.transport.lock().unwrap_or_else(PoisonError::into_inner).ask(command, arguments)
+    }
+
+    /// Starts `sh -c` with arguments; returns the PID in the guest.
+    fn exec(&self, words: &[&str]) -> Result<u64, String> {
+        let arguments = [&["-c"], words].concat();
+        let started = self.ask(
+            "guest-exec",
+            Some(json!({ "path": "/bin/sh", "arg": arguments, "capture-output": true })),
+        )?;
+        let pid = started.get("pid").and_then(Value::as_u64);
+        pid.ok_or_else(|| format!("guest-exec gave no pid but {started}"))
+    }
+
+    /// The output of a process, if it has ended.
+    fn end(&self, pid: u64) -> Result<Option<Output>, String> {
+        let status = self.ask("guest-exec-status", Some(json!({ "pid": pid })))?;
+        if !status.get("exited").and_then(Value::as_bool).unwrap_or(false) {
+            return Ok(None);
+        }
+        let number =
+            |key| status.get(key).and_then(Value::as_i64).and_then(|value| i32::try_from(value).ok());
+        let text = |key| {
+            let coded = status.get(key).and_then(Value::as_str).unwrap_or_default();
+            base64::decode(coded).ok_or_else(|| format!("{key} of guest-exec-status is not base64"))
+        };
+        let code = number("exitcode").or_else(|| number("signal").map(|signal| 128 + signal)).unwrap_or(125);
+        let mut stderr = text("err-data")?;
+        if ["out-truncated", "err-truncated"].iter().any(|key| status.get(key) == Some(&Value::Bool(true))) {
+            stderr += "\nexitless: the guest agent kept 16 MiB of the output alone\n";
+        }
+        Ok(Some(Output { status: code, stdout: text("out-data")?, stderr }))
+    }
+
+    fn unreachable(&self, why: String) -> GuestError {
+        GuestError::Unreachable { name: self.name.clone(), why }
+    }
+}
+
+impl Guest for AgentGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        super::host::run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let file = format!("/tmp/exitless-{}-{number}", std::process::id());
+        // In a session of its own, so that the script can be ended with all processes that it started.
+        let outer = "exec setsid sh -c \"$0\" sh \"$1\" \"$2\"";
+        let pid = self
+            .channel
+            .exec(&[outer, WAITING, script, &file])
+            .map_err(|why| self.channel.unreachable(format!("starting a script by guest-exec: {why}")))?;
+        let channel = self.channel.clone();
+        Ok(Box::new(AgentArmed { channel, pid, file, limit, clock: None, released: None, over: false }))
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        Ok(())
+    }
+}
+
+/// A script that waits in a guest for its start time.
+struct AgentArmed {
+    channel: Channel,
+    pid: u64,
+    file: String,
+    limit: Duration,
+    clock: Option<ClockDifference>,
+    released: Option<Instant>,
+    over: bool,
+}
+
+impl AgentArmed {
+    fn signal(&self, how: Ending) {
+        // If it cannot be ended, waiting for its end reports that.
+        let _ = self.channel.exec(&[&format!("kill -{} -{}", how.signal(), self.pid)]);
+    }
+
+    fn finished(&self, mut output: Output) -> Finished {
+        let now = live::monotonic_ns();
+        let here = |guest_ns: Option<u64>| guest_ns.zip(self.clock).map(|(ns, clock)| clock.host(ns));
+        let ended_ns = here(take_line(&mut output.stderr, ENDED)).unwrap_or(now);
+        let began_ns = here(take_line(&mut output.stderr, BEGAN)).unwrap_or(ended_ns);
+        Finished { output, began_ns, ended_ns }
+    }
+}
+
+/// Removes the marked line from a script's output, and returns its number.
+fn take_line(text: &mut String, mark: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(mark))?.to_owned();
+    *text = text.replacen(&format!("{line}\n"), "", 1);
+    line[mark.len()..].parse().ok()
+}
+
+impl Armed for AgentArmed {
+    fn lead(&self) -> Duration {
+        LEAD
+    }
+
+    fn agree(&mut self, at_ns: u64) -> Result<(), GuestError> {
+        let clock = ClockDifference::measure(|| {
+            let time = self.channel.ask("guest-get-time", None)?;
+            time.as_u64().ok_or_else(|| format!("guest-get-time gave {time}"))
+        });
+        let clock = clock.map_err(|why| self.channel.unreachable(format!("reading its clock: {why}")))?;
+        self.clock = Some(clock);
+        let write = format!("echo {} > \"$0.new\" && mv \"$0.new\" \"$0\"", clock.guest(at_ns));
+        self.channel
+            .exec(&[&write, &self.file])
+            .map_err(|why| self.channel.unreachable(format!("releasing a script by guest-exec: {why}")))?;
+        self.released = Some(Instant::now());
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), GuestError> {
+        if self.released.is_some() { Ok(()) } else { self.agree(live::monotonic_ns()) }
+    }
+
+    fn finish(mut self: Box<Self>, stop: &AtomicBool) -> Result<Finished, GuestError> {
+        let mut asked: Option<(Ending, Instant)> = None;
+        let mut limited = false;
+        let mut pause = POLL[0];
+        let begun = self.released.unwrap_or_else(Instant::now);
+        let limit = || GuestError::Limit { name: self.channel.name.clone(), limit: self.limit };
+        let finished = loop {
+            let end = self.channel.end(self.pid);
+            match end.map_err(|why| self.channel.unreachable(format!("guest-exec-status: {why}")))? {
+                Some(_) if limited => break Err(limit()),
+                Some(output) => break Ok(self.finished(output)),
+                None => (),
+            }
+            limited |= asked.is_none() && begun.elapsed() > self.limit;
+            let next = match asked {
+                None if limited || stop.load(Ordering::Relaxed) => Some(Ending::Terminate),
+                Some((Ending::Terminate, since)) if since.elapsed() > GRACE => Some(Ending::Kill),
+                Some((Ending::Kill, since)) if since.elapsed() > GRACE => break Err(limit()),
+                _ => None,
+            };
+            if let Some(how) = next {
+                self.signal(how);
+                asked = Some((how, Instant::now()));
+                pause = POLL[0];
+            }
+            // A stop is noticed at once although the guest is asked rarely.
+            let until = Instant::now() + pause;
+            while Instant::now() < until && (asked.is_some() || !stop.load(Ordering::Relaxed)) {
+                std::thread::sleep(POLL[0]);
+            }
+            pause = (pause * 2).min(POLL[1]);
+        };
+        self.over = true;
+        finished
+    }
+}
+
+impl Drop for AgentArmed {
+    fn drop(&mut self) {
+        if !self.over {
+            self.signal(Ending::Kill);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "qga_tests.rs"]
+mod tests;

@@ -1,0 +1,224 @@
+//! Machines reached by OpenSSH's client.
+
+use std::fmt;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::process::{Command, Output as ProcessOutput, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guest::{Ending, Line, WAITING, pipes};
+
+use super::host::run_armed;
+use super::plan::SshAccess;
+use super::reception::Reception;
+use super::waiting::Waiting;
+use super::{Armed, Guest, GuestError};
+use crate::workload::{Output, quoted};
+
+/// One machine. All its commands share one connection, so that a release costs one packet and no login.
+#[derive(Debug)]
+pub struct SshGuest {
+    connection: Arc<Connection>,
+    name: String,
+    vcpus: u32,
+    address: Option<IpAddr>,
+    host_address: Option<IpAddr>,
+}
+
+/// ssh's arguments for one machine, and its shared connection. Dropping it closes the connection.
+#[derive(Debug)]
+struct Connection {
+    /// The folder of the control socket, with a short path: the path of a socket has at most 107 bytes.
+    folder: tempfile::TempDir,
+    access: SshAccess,
+    destination: String,
+}
+
+impl SshGuest {
+    /// Waits until the machine answers.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with ssh's message if it does not within `patience`.
+    pub fn connect(
+        name: &str,
+        destination: &str,
+        access: &SshAccess,
+        patience: Duration,
+    ) -> Result<Self, GuestError> {
+        let start = |why: String| GuestError::Start { name: name.to_owned(), why };
+        let folder = tempfile::Builder::new()
+            .prefix("exitless-ssh-")
+            .tempdir()
+            .map_err(|error| start(format!("Could not make a folder for ssh's control socket: {error}")))?;
+        let connection =
+            Arc::new(Connection { folder, access: access.clone(), destination: destination.to_owned() });
+        let begun = Instant::now();
+        let facts = loop {
+            let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"");
+            match answer {
+                Ok(answer) if answer.status.success() => break answer,
+                // Waiting does not fix a wrong key, but a guest that is booting refuses and resets
+                // connections.
+                Ok(answer) if begun.elapsed() >= patience || refused(&answer) => {
+                    let words = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
+                    return Err(start(format!(
+                        "ssh to {destination} failed ({}): {words}; try `ssh {destination} true`",
+                        answer.status
+                    )));
+                }
+                Err(error) => {
+                    return Err(start(format!("Could not run ssh: {error}; install openssh-client")));
+                }
+                Ok(_) => std::thread::sleep(Duration::from_millis(500)),
+            }
+        };
+        let facts = String::from_utf8_lossy(&facts.stdout).into_owned();
+        let mut lines = facts.lines();
+        let vcpus = lines.next().and_then(|line| line.trim().parse().ok()).unwrap_or(1);
+        let host_address = lines.next().and_then(|line| line.split(' ').next()?.parse().ok());
+        let address = connection.address();
+        Ok(Self { connection, name: name.to_owned(), vcpus, address, host_address })
+    }
+}
+
+/// Tests for an error that waiting does not fix.
+fn refused(answer: &ProcessOutput) -> bool {
+    let words = String::from_utf8_lossy(&answer.stderr);
+    ["Permission denied", "Host key verification failed", "Could not resolve hostname", "no such identity"]
+        .iter()
+        .any(|sign| words.contains(sign))
+}
+
+impl Connection {
+    fn command(&self) -> Command {
+        let mut command = Command::new("ssh");
+        let control = self.folder.path().join("control");
+        command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=auto"]);
+        command.args([
+            "-o",
+            "ControlPersist=600",
+            "-o",
+            "ServerAliveInterval=5",
+            "-o",
+            "ServerAliveCountMax=6",
+        ]);
+        command.arg("-o").arg(format!("ControlPath={}", control.display()));
+        if let Some(user) = &self.access.user {
+            command.args(["-l", user]);
+        }
+        if let Some(key) = &self.access.key {
+            command.arg("-i").arg(key);
+        }
+        if let Some(port) = self.access.port {
+            command.args(["-p", &port.to_string()]);
+        }
+        for option in &self.access.options {
+            command.args(["-o", option]);
+        }
+        command
+    }
+
+    /// A command line for the remote shell, as one word: ssh would join several by spaces.
+    fn remote(&self, line: &str) -> Command {
+        let mut command = self.command();
+        command.arg("--").arg(&self.destination).arg(line);
+        command
+    }
+
+    fn output(&self, line: &str) -> std::io::Result<ProcessOutput> {
+        self.remote(line).stdin(Stdio::null()).output()
+    }
+
+    /// The address behind the name, as ssh's configuration resolves it.
+    fn address(&self) -> Option<IpAddr> {
+        let resolved = self.command().arg("-G").arg("--").arg(&self.destination).output().ok()?;
+        let text = String::from_utf8_lossy(&resolved.stdout).into_owned();
+        let host = text.lines().find_map(|line| line.strip_prefix("hostname "))?;
+        (host.trim(), 22).to_socket_addrs().ok()?.next().map(|address| address.ip())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The connection may be closed already.
+        let _ = self
+            .command()
+            .args(["-O", "exit", "--"])
+            .arg(&self.destination)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+impl Guest for SshGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.host_address
+    }
+
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        // The login shell may be any, so it gets plain words only.
+        let line = format!("exec sh -c {} sh {}", quoted(WAITING), quoted(script));
+        let reception = Reception::new();
+        let piped = pipes::start(self.connection.remote(&line), &reception).map_err(|error| {
+            GuestError::Unreachable { name: self.name.clone(), why: format!("starting ssh: {error}") }
+        })?;
+        let line = SshLine { piped, connection: Arc::clone(&self.connection) };
+        Ok(Box::new(Waiting::new(&self.name, limit, reception, Box::new(line))?))
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        Ok(())
+    }
+}
+
+struct SshLine {
+    piped: pipes::Piped,
+    connection: Arc<Connection>,
+}
+
+impl fmt::Debug for SshLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SshLine").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+impl Line for SshLine {
+    fn release(&mut self) -> std::io::Result<()> {
+        self.piped.release()
+    }
+
+    /// Sends the signal to the remote processes: ending ssh here would leave them running.
+    fn end(&mut self, how: Ending, group: i32) -> std::io::Result<()> {
+        let ended = self.connection.output(&format!("kill -{} -{group}", how.signal()));
+        if how == Ending::Kill || ended.is_err() {
+            self.piped.signal(how)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "ssh_tests.rs"]
+mod tests;

@@ -1,0 +1,295 @@
+//! Domains of Xen that are created for a study: xl creates each from the guest image, and its agent is
+//! reached through its console.
+
+mod definition;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use guest::{Frame, Hello, Kind};
+use host::Root;
+use rustix::fs::OFlags;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use super::connection::{AgentLine, Connection};
+use super::host::run_armed;
+use super::last_words::LastWords;
+use super::plan::XenImagePlan;
+use super::xl::Xl;
+use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
+use crate::workload::Output;
+
+/// The time for a domain to power off before it is destroyed.
+const POWER_OFF: Duration = Duration::from_secs(30);
+/// The time for xenconsoled to open a domain's console.
+const CONSOLE_WAIT: Duration = Duration::from_secs(30);
+/// The backends of domains' disks and networks; a kernel with built-in backends has no such modules.
+const BACKENDS: [&str; 2] = ["xen-blkback", "xen-netback"];
+const PREFIX: &str = "exitless-";
+
+/// A domain that exists as long as this value.
+pub struct XenImageGuest {
+    name: String,
+    vcpus: u32,
+    host_address: Option<IpAddr>,
+    domain: Domain,
+    connection: Arc<Connection>,
+    hello: Hello,
+}
+
+/// Destroys the domain when it is dropped, unless it has ended.
+struct Domain {
+    xl: Xl,
+    name: String,
+    ended: bool,
+}
+
+impl XenImageGuest {
+    /// Creates domain `index` and waits until its agent is ready. Its definition and its console's output are
+    /// kept below `folder`, in a folder named after the guest.
+    ///
+    /// # Errors
+    /// [`GuestError::Start`] with the message of xl and the last lines of the console.
+    pub fn start(
+        plan: &XenImagePlan,
+        index: u32,
+        files: &GuestFiles,
+        folder: &Path,
+    ) -> Result<Self, GuestError> {
+        let name = format!("guest-{index}");
+        let last_words = LastWords::new(&folder.join(&name), "xl");
+        let started = Self::start_in(plan, index, files, &folder.join(&name), last_words.clone());
+        started.map_err(|why| GuestError::Start { name, why: format!("{why}{last_words}") })
+    }
+
+    fn start_in(
+        plan: &XenImagePlan,
+        index: u32,
+        files: &GuestFiles,
+        folder: &Path,
+        last_words: LastWords,
+    ) -> Result<Self, String> {
+        fs::create_dir_all(folder)
+            .map_err(|error| format!("Could not make the folder {}: {error}", folder.display()))?;
+        let xl = Xl::default();
+        destroy_orphans(&xl, Path::new("/proc"));
+        load_backends();
+        // The process number distinguishes studies on one machine.
+        let domain = format!("{PREFIX}{}-{index}", std::process::id());
+        let definition = definition::write(plan, index, &domain, files, folder)?;
+        let text = fs::read_to_string(&definition.path).unwrap_or_default();
+        if let Some(why) = pass_through_obstacle(&Root::live(), "guests.settings", &text) {
+            return Err(why);
+        }
+        // The domain stays paused until its console is read.
+        xl.ask(&["create", "-p", "-q", &definition.path.display().to_string()])?;
+        let domain = Domain { xl, name: domain, ended: false };
+        let (to, from) = open_console(&domain, last_words.console())?;
+        let connection = Connection::new(to, from, last_words);
+        let mut guest = Self {
+            name: format!("guest-{index}"),
+            vcpus: plan.vcpus,
+            host_address: definition.host,
+            domain,
+            connection,
+            hello: Hello::default(),
+        };
+        guest.domain.xl.ask(&["unpause", &guest.domain.name])?;
+        guest.hello = guest.greeting(plan.start_limit.duration())?;
+        Ok(guest)
+    }
+
+    fn greeting(&self, limit: Duration) -> Result<Hello, String> {
+        let begun = Instant::now();
+        loop {
+            if let Some(hello) = self.connection.wait_hello(Duration::from_millis(200))? {
+                return Ok(hello);
+            }
+            if self.connection.is_gone(Duration::ZERO) {
+                return Err("the domain ended".to_owned());
+            }
+            if begun.elapsed() > limit {
+                return Err(format!("its agent did not answer within {} s", limit.as_secs()));
+            }
+        }
+    }
+}
+
+/// Destroys domains of killed studies: those named after a process that no longer exists.
+fn destroy_orphans(xl: &Xl, processes: &Path) {
+    let listed = xl.ask(&["list"]).unwrap_or_default();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    for name in names.filter(|name| is_orphan(name, processes)) {
+        tracing::warn!("The domain {name} is of a study that was killed, and is destroyed");
+        // One that cannot be destroyed keeps its memory and its addresses; xl create reports conflicts.
+        let _ = xl.ask(&["destroy", name]);
+    }
+}
+
+fn is_orphan(domain: &str, processes: &Path) -> bool {
+    let own = domain.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    own.is_some_and(|(process, index)| {
+        let number = |text: &str| text.parse::<u32>().is_ok();
+        number(process) && number(index) && !processes.join(process).exists()
+    })
+}
+
+fn load_backends() {
+    let quiet = Stdio::null;
+    // If it fails, xl reports what is missing.
+    let _ = Command::new("modprobe")
+        .args(["-q", "-a"])
+        .args(BACKENDS)
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .stdin(quiet())
+        .stderr(quiet())
+        .status();
+}
+
+/// The terminal that xenconsoled has made for the domain's console, for writing and for reading; all bytes
+/// read are also written to the file `copy`.
+fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String> {
+    let terminal = wait_for_console(domain)?;
+    let failed = |error: io::Error| format!("Could not open the console {}: {error}", terminal.display());
+    let console = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NOCTTY.bits().cast_signed())
+        .open(&terminal)
+        .map_err(failed)?;
+    tcgetattr(&console)
+        .and_then(|mut modes| {
+            modes.make_raw();
+            tcsetattr(&console, OptionalActions::Now, &modes)
+        })
+        .map_err(|error| failed(error.into()))?;
+    let copy = File::create(copy).map_err(|error| format!("Could not write {}: {error}", copy.display()))?;
+    let writer = console.try_clone().map_err(failed)?;
+    Ok((writer, Console { console, copy }))
+}
+
+/// xenconsoled publishes the path of a domain's console in xenstore (tools/console/daemon/io.c,
+/// `domain_create_tty`).
+fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
+    let id = domain.xl.ask(&["domid", &domain.name])?;
+    let key = format!("/local/domain/{id}/console/tty");
+    let begun = Instant::now();
+    loop {
+        let output = Command::new("xenstore-read").arg(&key).stdin(Stdio::null()).output();
+        let output = output.map_err(|error| {
+            format!("Could not run `xenstore-read {key}`: {error}; install xenstore-utils")
+        })?;
+        let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() && !path.is_empty() {
+            return Ok(PathBuf::from(path));
+        }
+        if begun.elapsed() > CONSOLE_WAIT {
+            let within = CONSOLE_WAIT.as_secs();
+            return Err(format!("xenconsoled opened no console within {within} s; does it run?"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A domain's console, with a copy of its output.
+struct Console {
+    console: File,
+    copy: File,
+}
+
+impl Read for Console {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.console.read(buffer)?;
+        // The copy is for messages; the study continues without it.
+        let _ = self.copy.write_all(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl Guest for XenImageGuest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn vcpus(&self) -> u32 {
+        self.vcpus
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.hello.address
+    }
+
+    fn host_address(&self) -> Option<IpAddr> {
+        self.host_address
+    }
+
+    /// Xen's vCPUs are not threads of dom0.
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        let (xl, domain) = (self.domain.xl.clone(), self.domain.name.clone());
+        Some(Box::new(move || {
+            // It may have ended already.
+            let _ = xl.ask(&["destroy", &domain]);
+        }))
+    }
+
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        run_armed(self.arm(script, limit)?)
+    }
+
+    fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
+        AgentLine::arm(&self.connection, &self.name, script, limit)
+    }
+
+    fn facts(&mut self) -> BTreeMap<String, String> {
+        self.hello.facts.clone()
+    }
+
+    fn stop(&mut self) -> Result<(), GuestError> {
+        // The domain may have ended already.
+        let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
+        let ended = self.domain.xl.see_off(&self.domain.name, POWER_OFF);
+        self.domain.ended = ended.is_ok();
+        ended.map_err(|why| GuestError::Unreachable { name: self.name.clone(), why })
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        if !self.ended {
+            // It fails if the domain has already ended.
+            let _ = self.xl.ask(&["destroy", &self.name]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_domains_of_processes_that_are_no_more_are_orphans() {
+        let processes = tempfile::tempdir().unwrap();
+        fs::create_dir(processes.path().join("41")).unwrap();
+        for (name, orphan) in [
+            ("exitless-40-0", true),
+            ("exitless-41-0", false),
+            ("exitless-lab", false),
+            ("exitless-40-web", false),
+            ("exitless-../../tmp-0", false),
+            ("Domain-0", false),
+        ] {
+            assert_eq!(is_orphan(name, processes.path()), orphan, "{name}");
+        }
+    }
+}

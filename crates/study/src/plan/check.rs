@@ -1,0 +1,244 @@
+//! Checks of a plan beyond the syntax of its fields.
+
+use std::collections::HashSet;
+
+use super::{Factor, Plan, Problem, Until};
+use crate::analysis::exits_of_which_work;
+use crate::guest::GuestPlan;
+use crate::sampling::{SAMPLED, is_sampled};
+use crate::workload::{MetricDescription, Place, Scene};
+
+/// A limit of runs, beyond any practical study; the schedule counts runs in 32 bits.
+const MOST_RUNS: u64 = 1_000_000;
+const MOST_ARMS: usize = 256;
+const LONGEST_NAME: usize = 48;
+/// Programs that keep numbers as 64-bit floating point could not read a larger seed.
+const LARGEST_SEED: u64 = (1 << 53) - 1;
+
+impl Plan {
+    /// All faults that can be found without a machine.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut found = Found::default();
+        found.name("name", &self.name);
+        found.text("title", &self.title);
+        found.text("question", &self.question);
+        self.check_order(&mut found);
+        self.check_factors(&mut found);
+        self.check_workloads(&mut found);
+        for problem in self.guests.problems() {
+            found.add("guests", problem);
+        }
+        if let Err(bad) = self.samples.check() {
+            found.add("samples", bad.to_string());
+        }
+        self.check_arms(&mut found);
+        found.problems
+    }
+
+    /// Factors with one level only, which are an error in a file; the baseline of a tuning is a study of one
+    /// arm.
+    pub(super) fn check_choices(&self) -> Vec<Problem> {
+        let mut found = Found::default();
+        for (index, factor) in self.factors.iter().enumerate().filter(|(_, factor)| factor.levels.len() == 1)
+        {
+            let what = format!("expected two levels or more, found {}", factor.levels.len());
+            found.add(&format!("factors[{index}].levels"), what);
+        }
+        found.problems
+    }
+
+    fn check_order(&self, found: &mut Found) {
+        let order = &self.order;
+        found.within("order.repeats", order.repeats, 1, 10_000);
+        found.within("order.warm_up", order.warm_up, 0, 100);
+        found.within("order.attempts", order.attempts, 1, 20);
+        if let Some(seed) = order.seed.filter(|&seed| seed > LARGEST_SEED) {
+            found.add("order.seed", format!("expected a number up to {LARGEST_SEED}, found {seed}"));
+        }
+        if let Some(until) = &order.until {
+            check_until(until, order.repeats, found);
+            self.check_metrics("order.until.metrics", &until.metrics, |_, _| false, found);
+        }
+    }
+
+    /// The faults in the names of figures that `field` lists, as used in findings.
+    pub(crate) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
+        // Figures that are derived from those of runs.
+        let is_of_work = |name: &str, known: &[MetricDescription]| {
+            let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
+            unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
+        };
+        let mut found = Found::default();
+        self.check_metrics(field, names, is_of_work, &mut found);
+        found.problems
+    }
+
+    /// Checks that runs have the figures: one that no run has would never be narrow enough.
+    fn check_metrics(
+        &self,
+        field: &str,
+        names: &[String],
+        is_made: impl Fn(&str, &[MetricDescription]) -> bool,
+        found: &mut Found,
+    ) {
+        let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
+        let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
+        for (index, name) in names.iter().enumerate() {
+            let is_known = is_sampled(name) || of_workloads.iter().any(|known| known.covers(name));
+            if is_known || is_made(name, &of_workloads) {
+                continue;
+            }
+            let mut known: Vec<&str> = of_workloads.iter().map(|known| known.name.as_str()).collect();
+            known.sort_unstable();
+            known.dedup();
+            let what = format!(
+                "expected a figure of the workloads ({}) or of the host ({}), found {name:?}",
+                known.join(", "),
+                SAMPLED.join(", ")
+            );
+            found.add(&format!("{field}[{index}]"), what);
+        }
+    }
+
+    fn check_factors(&self, found: &mut Found) {
+        if self.factors.is_empty() {
+            found.add("factors", "expected one [[factors]] table or more, found none".to_owned());
+        }
+        found.distinct("factors", self.factors.iter().map(|factor| factor.name.as_str()));
+        for (index, factor) in self.factors.iter().enumerate() {
+            check_factor(factor, &format!("factors[{index}]"), found);
+        }
+    }
+
+    fn check_workloads(&self, found: &mut Found) {
+        if self.workloads.is_empty() {
+            found.add("workloads", "expected one [[workloads]] table or more, found none".to_owned());
+        }
+        found.distinct("workloads", self.workloads.iter().map(|workload| workload.name.as_str()));
+        for (index, workload) in self.workloads.iter().enumerate() {
+            let at = |field: &str| format!("workloads[{index}].{field}");
+            found.name(&at("name"), &workload.name);
+            match workload.workload() {
+                Err(bad) => found.add(&at(bad.field), format!("{} {}", bad.field, bad.why)),
+                Ok(tool) if matches!(self.guests, GuestPlan::None(_)) => {
+                    let steps = tool.steps(&Scene::default());
+                    let all = [steps.prepare, steps.serve, steps.run];
+                    if all.iter().flatten().any(|step| step.place == Place::Guest) {
+                        let what = "expected a workload of the host alone, for [guests] has kind \"none\"";
+                        found.add(&at("tool"), what.to_owned());
+                    }
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn check_arms(&self, found: &mut Found) {
+        let arms = self.factors.iter().try_fold(1usize, |arms, factor| arms.checked_mul(factor.levels.len()));
+        let Some(arms) = arms.filter(|&arms| arms <= MOST_ARMS) else {
+            found.add("factors", format!("expected {MOST_ARMS} combinations of levels at most, found more"));
+            return;
+        };
+        let arms_runs = arms as u64 * self.workloads.len() as u64 * u64::from(self.most_blocks());
+        let counts = self.guests.counts().len() as u64;
+        if arms_runs.saturating_mul(counts) > MOST_RUNS {
+            let what = format!("expected {MOST_RUNS} runs in all at most, found {}", arms_runs * counts);
+            found.add("order", what);
+        }
+        let mut seen = HashSet::new();
+        for arm in self.arms() {
+            if let Err((field, what)) = self.guests_of(&arm)
+                && seen.insert(field.clone())
+            {
+                found.add(&field, what);
+            }
+        }
+    }
+}
+
+fn check_until(until: &Until, repeats: u32, found: &mut Found) {
+    let at = |field: &str| format!("order.until.{field}");
+    if let Some(percent) = until.interval_percent
+        && !(percent.is_finite() && percent > 0.0)
+    {
+        found.add(&at("interval_percent"), format!("expected a number above 0, found {percent}"));
+    }
+    if until.budget.is_none() && until.blocks.is_none() {
+        let what = "expected budget (\"6h\") or blocks (20): an interval may never become narrow enough";
+        found.add("order.until", what.to_owned());
+    }
+    if let Some(blocks) = until.blocks {
+        found.within(&at("blocks"), blocks, repeats, 10_000);
+    }
+    if until.interval_percent.is_none() && !until.metrics.is_empty() {
+        found.add(&at("metrics"), "expected interval_percent beside it, found none".to_owned());
+    }
+}
+
+fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
+    found.name(&format!("{at}.name"), &factor.name);
+    let names: Vec<_> = factor.levels.iter().map(|level| level.name.as_str()).collect();
+    if names.is_empty() {
+        found.add(&format!("{at}.levels"), "expected two levels or more, found 0".to_owned());
+    }
+    if !names.contains(&factor.baseline.as_str()) {
+        let what =
+            format!("expected the name of a level ({}), found {:?}", names.join(", "), factor.baseline);
+        found.add(&format!("{at}.baseline"), what);
+    }
+    found.distinct(&format!("{at}.levels"), names.iter().copied());
+    for (index, name) in names.iter().enumerate() {
+        found.name(&format!("{at}.levels[{index}].name"), name);
+    }
+    for (index, level) in factor.levels.iter().enumerate() {
+        if let Err(bad) = level.check() {
+            found.add(&format!("{at}.levels[{index}]"), bad.to_string());
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    problems: Vec<Problem>,
+}
+
+impl Found {
+    fn add(&mut self, field: &str, what: String) {
+        self.problems.push(Problem { line: None, field: field.to_owned(), what });
+    }
+
+    /// Checks a name, which becomes a part of file names and of figures' names.
+    fn name(&mut self, field: &str, name: &str) {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let edges = name.starts_with('-') || name.ends_with('-');
+        if name.is_empty() || name.len() > LONGEST_NAME || edges || !name.chars().all(plain) {
+            let what = format!(
+                "expected lower-case letters, digits and hyphens between them, {LONGEST_NAME} at most, found {name:?}"
+            );
+            self.add(field, what);
+        }
+    }
+
+    fn text(&mut self, field: &str, text: &str) {
+        if text.trim().is_empty() {
+            self.add(field, "expected words, found nothing".to_owned());
+        }
+    }
+
+    fn within(&mut self, field: &str, value: u32, low: u32, high: u32) {
+        if !(low..=high).contains(&value) {
+            self.add(field, format!("expected a number from {low} to {high}, found {value}"));
+        }
+    }
+
+    fn distinct<'a>(&mut self, list: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = HashSet::new();
+        for (index, name) in names.enumerate() {
+            if !seen.insert(name) {
+                let what =
+                    format!("expected a name that no other one of the {list} has, found {name:?} again");
+                self.add(&format!("{list}[{index}].name"), what);
+            }
+        }
+    }
+}

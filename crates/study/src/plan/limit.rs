@@ -1,0 +1,68 @@
+//! The time limit of a run.
+
+use std::time::Duration;
+
+use super::Plan;
+use crate::guest::GuestPlan;
+use crate::workload::{Scene, Step, Workload};
+
+/// Time for a run's other work: starting shells and samplers, checking the levels. It is long on an emulated
+/// host.
+const BESIDE: Duration = Duration::from_secs(120);
+/// Time between runs for applying levels and ending guests, including the wait for a module that is in use.
+const BETWEEN: Duration = Duration::from_secs(600);
+
+impl Plan {
+    /// The time limit of one attempt at a run, including its guests' start, preparation and warm-up:
+    /// `order.run_limit`, or the sum of the limits of all these.
+    pub fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
+        let derived = || {
+            let steps = workload.steps(&Scene::default());
+            let sum: Duration = steps.prepare.iter().map(|step| step.limit).sum();
+            let longest = |steps: &[Step]| steps.iter().map(|step| step.limit).max().unwrap_or_default();
+            let run = longest(&steps.run) + BESIDE;
+            // Guests may start one after the other.
+            guests.start_limit() * count + sum * count + run * self.order.warm_up.saturating_add(1) + BESIDE
+        };
+        self.order.run_limit.map_or_else(derived, crate::Span::duration)
+    }
+
+    /// The longest time without progress of a study that works.
+    pub fn longest_standstill(&self) -> Duration {
+        let arms = self.arms();
+        let guests = arms.iter().filter_map(|arm| self.guests_of(arm).ok());
+        let most = guests.flat_map(|guests| {
+            let count = guests.counts().last().copied().unwrap_or(0);
+            let limits = self.workloads.iter().map(move |workload| self.run_limit(&guests, count, workload));
+            limits.collect::<Vec<_>>()
+        });
+        most.max().unwrap_or_default() + BETWEEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::SHIPPED;
+
+    #[test]
+    fn a_limit_that_is_given_counts() {
+        let text = include_str!("small.toml").replace("repeats = 2", "repeats = 2\nrun_limit = \"90s\"");
+        let plan = Plan::read(&text, "small.toml").unwrap();
+        assert_eq!(plan.run_limit(&plan.guests, 2, &plan.workloads[0]).as_secs(), 90);
+        assert_eq!(plan.longest_standstill().as_secs(), 690);
+    }
+
+    #[test]
+    fn without_one_no_step_is_ended_before_its_own_limit() {
+        for shipped in SHIPPED {
+            let plan = shipped.plan().unwrap();
+            for workload in &plan.workloads {
+                let limit = plan.run_limit(&plan.guests, 1, workload);
+                let steps = workload.steps(&Scene::default());
+                let longest = steps.run.iter().chain(&steps.prepare).map(|step| step.limit).max().unwrap();
+                assert!(plan.order.run_limit.is_some() || limit > longest, "{}: {limit:?}", shipped.name);
+            }
+        }
+    }
+}

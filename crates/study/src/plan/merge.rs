@@ -1,0 +1,50 @@
+//! The guests of an arm.
+
+use serde::Deserialize as _;
+
+use super::{Arm, Plan};
+use crate::guest::{GuestPlan, merged};
+
+/// The plan's guests, with the tables of the arm's levels merged over them.
+pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {
+    let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
+    let mut guests = plan.guests.clone();
+    for ((factor, &index), level) in arm.levels.iter().enumerate().zip(plan.levels(arm)) {
+        let over = level.guest_settings();
+        if over.is_empty() {
+            continue;
+        }
+        let bad = |what: String| (at(factor, index), what);
+        let base = toml::Table::try_from(&guests).map_err(|error| bad(error.to_string()))?;
+        guests = GuestPlan::deserialize(merged(&base, [&over]))
+            .map_err(|error| bad(error.message().to_owned()))?;
+        if let Some(problem) = guests.problems().into_iter().next() {
+            return Err(bad(problem));
+        }
+    }
+    Ok(guests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(level: &str) -> Result<Plan, super::super::BadPlan> {
+        let text = include_str!("small.toml").replace("name = \"on\"", &format!("name = \"on\"\n{level}"));
+        Plan::read(&text, "small.toml")
+    }
+
+    #[test]
+    fn a_level_changes_the_guests_of_its_arms_only() {
+        let plan = plan("guests = { counts = [3] }").unwrap();
+        let counts: Vec<_> = plan.arms().iter().map(|arm| plan.guests_of(arm).unwrap().counts()).collect();
+        assert_eq!(counts, [vec![1, 2], vec![3]]);
+    }
+
+    #[test]
+    fn a_level_that_breaks_the_guests_is_named_with_its_line() {
+        let bad = plan("guests = { colour = 3 }").unwrap_err().to_string();
+        assert!(bad.starts_with("small.toml:19: factors[0].levels[1].guests: "), "{bad}");
+        assert!(bad.contains("colour"), "{bad}");
+    }
+}

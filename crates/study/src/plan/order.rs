@@ -1,0 +1,61 @@
+//! The number of repeats, the order, and the stop rule.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Span;
+
+/// The order of the runs. A block has every arm once, in its own random order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Order {
+    /// The least number of blocks, each with one run of every arm.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub repeats: u32,
+    /// Warm-up runs of each workload after each start of the guests; their results are discarded.
+    #[schemars(range(max = 100))]
+    pub warm_up: u32,
+    /// Attempts at a run before it has failed for good.
+    #[schemars(range(min = 1, max = 20))]
+    pub attempts: u32,
+    /// The time limit of an attempt at a run, including the start of its guests, preparation and warm-up. By
+    /// default the sum of the limits of these.
+    pub run_limit: Option<Span>,
+    /// The seed of the random order; chosen at random and recorded if not given.
+    #[schemars(range(max = 9_007_199_254_740_991_u64))]
+    pub seed: Option<u64>,
+    /// More blocks until this is met.
+    pub until: Option<Until>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { repeats: 4, warm_up: 1, attempts: 3, run_limit: None, seed: None, until: None }
+    }
+}
+
+/// The stop rule: at the end of a block, as soon as one of these is met.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Until {
+    /// Every 95 % interval of a change against the baseline is narrower than this, in percentage points from
+    /// end to end.
+    pub interval_percent: Option<f64>,
+    /// The figures whose intervals must be so narrow, by name; all throughputs and latencies of the workloads
+    /// if none are named.
+    #[serde(default)]
+    pub metrics: Vec<String>,
+    /// The time since the start of the study, without pauses.
+    pub budget: Option<Span>,
+    /// The most blocks.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub blocks: Option<u32>,
+}
+
+impl super::Plan {
+    /// The most blocks that are run; with a time budget only, the largest number.
+    pub fn most_blocks(&self) -> u32 {
+        let until = self.order.until.as_ref();
+        until.and_then(|until| until.blocks).unwrap_or(self.order.repeats).max(self.order.repeats)
+    }
+}

@@ -1,0 +1,269 @@
+//! VM exits over a run: counted by eBPF, by KVM's own statistics if eBPF cannot be used, or by xentrace on a
+//! Xen host.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use exits::profile_comparison::is_idle;
+use exits::{ExitReason, Exits, Profile};
+use host::vms::Vms;
+use live::statistics::{StatisticsSource, VmStatistics};
+use live::{Collector, Cost, Watch};
+
+use super::table::Table;
+use super::traced::Traced;
+use super::{SampledGuest, access};
+use crate::{Better, Combine, Metric, Unit};
+
+/// A source of exit counts, until [`Self::finish`].
+pub(super) enum ExitSource {
+    /// eBPF programs in the kernel.
+    Counted(Box<Counted>),
+    /// Xen's trace buffers.
+    Traced(Box<Traced>),
+    /// None, for this reason.
+    Nothing { why: String },
+    /// KVM's own statistics.
+    Statistics { source: StatisticsSource, before: Vec<VmStatistics>, why: String },
+}
+
+pub(super) struct Counted {
+    collector: Collector,
+    profile: Profile,
+    names: BTreeMap<u32, String>,
+    accesses: bool,
+    /// Keeps the kernel's accounting of the programs' run time enabled.
+    _measuring: Option<OwnedFd>,
+    warnings: Vec<String>,
+}
+
+/// The exits of a run.
+#[derive(Debug, Default)]
+pub(super) struct ExitsSeen {
+    pub(super) metrics: Vec<Metric>,
+    pub(super) warnings: Vec<String>,
+    /// With the instruction set; `None` if only KVM's statistics were available.
+    pub(super) profile: Option<(exits::Isa, Profile)>,
+    /// Run time of the programs in the kernel, in nanoseconds.
+    pub(super) cost_ns: Option<u64>,
+}
+
+impl ExitSource {
+    /// Starts to count the exits of these guests, or of all VMs if there are none, and if `accesses` is set
+    /// those by port and address. On a Xen host it counts those of all domains.
+    pub(super) fn start(root: &Path, guests: &[SampledGuest], accesses: bool) -> Self {
+        if let Some(traced) = Traced::start(root, accesses) {
+            return match traced {
+                Ok(traced) => Self::Traced(Box::new(traced)),
+                Err(why) => Self::Nothing { why },
+            };
+        }
+        let numbered =
+            guests.iter().filter_map(|guest| Some((u32::try_from(guest.process).ok()?, guest.name.clone())));
+        let names: BTreeMap<u32, String> = numbered.collect();
+        let processes = (!guests.is_empty()).then(|| names.keys().copied().collect());
+        let watch = Watch { processes, accesses, ..Watch::default() };
+        let mut warnings = Vec::new();
+        let measuring = Cost::measure();
+        if let Err(error) = &measuring {
+            warnings.push(format!("What counting exits costs is not in sampling.cpu: {}", in_words(error)));
+        }
+        match Collector::attach(root, &watch) {
+            Ok(collector) => {
+                warnings.extend(collector.missing().iter().cloned());
+                let _measuring = measuring.ok();
+                Self::Counted(Box::new(Counted {
+                    collector,
+                    profile: Profile::new(),
+                    names,
+                    accesses,
+                    _measuring,
+                    warnings,
+                }))
+            }
+            Err(error) => {
+                let found = Vms::discover(root).unwrap_or_default().vms;
+                let wanted = |pid: i32| guests.is_empty() || guests.iter().any(|guest| guest.process == pid);
+                let vms: Vec<_> = found.into_iter().filter(|vm| wanted(vm.pid)).collect();
+                let mut source = StatisticsSource::new(root, &vms);
+                let before = source.read();
+                Self::Statistics { source, before, why: in_words(&error) }
+            }
+        }
+    }
+
+    /// Takes one reading. `Err` is a warning.
+    pub(super) fn read(&mut self, time_ns: u64, table: &mut Table) -> Result<(), String> {
+        let (profile, names, what) = match self {
+            Self::Counted(counted) => {
+                let interval = counted.collector.take().map_err(|error| in_words(&error))?;
+                counted.profile.merge(&interval);
+                (&counted.profile, Some(&counted.names), "process")
+            }
+            Self::Traced(traced) => (traced.take(), None, "domain"),
+            Self::Statistics { .. } | Self::Nothing { .. } => return Ok(()),
+        };
+        for (vm, reasons) in by_vm(profile) {
+            let name = names.and_then(|names| names.get(&vm)).cloned();
+            let subject = name.unwrap_or_else(|| format!("{what} {vm}"));
+            for (reason, exits) in reasons {
+                table.add(time_ns, "exits", &subject, &format!("{}.count", word(reason)), exits.count);
+                let handling = exits.handling.total_ns();
+                table.add(time_ns, "exits", &subject, &format!("{}.handling-ns", word(reason)), handling);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops counting. `elapsed_ns` is the duration of the count.
+    pub(super) fn finish(self, elapsed_ns: u64) -> ExitsSeen {
+        match self {
+            Self::Counted(counted) => counted.finish(elapsed_ns),
+            Self::Traced(traced) => traced.finish(elapsed_ns),
+            Self::Nothing { why } => ExitsSeen {
+                warnings: vec![format!("VM exits were not counted: {why}")],
+                ..ExitsSeen::default()
+            },
+            Self::Statistics { mut source, before, why } => statistics(&before, &source.read(), &why),
+        }
+    }
+}
+
+impl Counted {
+    fn finish(self, elapsed_ns: u64) -> ExitsSeen {
+        let Self { collector, mut profile, names, accesses, mut warnings, .. } = self;
+        let isa = collector.isa();
+        let cost_ns = match collector.cost() {
+            Ok(cost) => Some(cost.programs.iter().map(|program| program.total_ns).sum()),
+            Err(error) => {
+                warnings.push(in_words(&error));
+                None
+            }
+        };
+        match collector.finish() {
+            Ok(last) => profile.merge(&last),
+            Err(error) => warnings.push(format!("The last exits are missing: {}", in_words(&error))),
+        }
+        // By its own clock, which stops while nothing is counted.
+        let elapsed_ns = profile.span.map_or(elapsed_ns, exits::Span::length_ns);
+        let lost = profile.losses.lost_exits;
+        if lost > 0 {
+            warnings.push(format!(
+                "{} {} lost, for the kernel had no room for more vCPUs; {} {} counted",
+                exits::counted(lost, "VM exit"),
+                exits::agree(lost, "was", "were"),
+                profile.total(),
+                exits::agree(profile.total(), "was", "were")
+            ));
+        }
+        let mut metrics = metrics(&profile, elapsed_ns);
+        if accesses {
+            let (by_place, left_out) = access::metrics(&profile, elapsed_ns);
+            metrics.extend(by_place);
+            warnings.extend(left_out);
+        }
+        profile.names.extend(names);
+        ExitsSeen { metrics, warnings, profile: Some((isa, profile)), cost_ns }
+    }
+}
+
+fn by_vm(profile: &Profile) -> BTreeMap<u32, BTreeMap<ExitReason, Exits>> {
+    let mut vms: BTreeMap<u32, BTreeMap<ExitReason, Exits>> = BTreeMap::new();
+    for vcpu in profile.vcpus() {
+        let reasons = vms.entry(vcpu.vcpu.vm.unwrap_or(0)).or_default();
+        for (&reason, exits) in &vcpu.reasons {
+            reasons.entry(reason).or_default().merge(exits);
+        }
+    }
+    vms
+}
+
+/// A reason as part of a metric's name; flags of VMX follow after a dash.
+fn word(reason: ExitReason) -> String {
+    reason.to_string().replace(' ', "-")
+}
+
+/// Exits a second, and handling time in percent of the vCPUs' time. The exit of a halted vCPU lasts as long
+/// as it sleeps, so `handling.total` excludes halts.
+pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
+    if elapsed_ns == 0 {
+        return Vec::new();
+    }
+    let seconds = elapsed_ns as f64 / 1e9;
+    // A vCPU of KVM is identified by its thread; those of Xen have no threads here.
+    let known = |vcpu: &exits::Vcpu| vcpu.thread.is_some() || vcpu.number.is_some();
+    let vcpus = profile.vcpus().iter().filter(|vcpu| known(&vcpu.vcpu)).count();
+    let rate = |name: &str, count: u64| Metric {
+        name: format!("exits.{name}"),
+        unit: Unit::PerSecond,
+        better: Better::Lower,
+        combine: Combine::Single,
+        value: count as f64 / seconds,
+    };
+    let share = |name: &str, ns: u64| Metric {
+        name: format!("handling.{name}"),
+        unit: Unit::Percent,
+        better: Better::Lower,
+        combine: Combine::Single,
+        value: ns as f64 * 100.0 / (elapsed_ns as f64 * vcpus as f64),
+    };
+    let reasons = profile.reasons();
+    let mut metrics = vec![rate("total", profile.total())];
+    metrics.extend(reasons.iter().map(|(&reason, exits)| rate(&word(reason), exits.count)));
+    if vcpus > 0 {
+        let busy = reasons.iter().filter(|(reason, _)| !is_idle(**reason));
+        metrics.push(share("total", busy.map(|(_, exits)| exits.handling.total_ns()).sum()));
+        metrics
+            .extend(reasons.iter().map(|(&reason, exits)| share(&word(reason), exits.handling.total_ns())));
+    }
+    metrics
+}
+
+/// Figures of KVM's own counters.
+fn statistics(before: &[VmStatistics], after: &[VmStatistics], why: &str) -> ExitsSeen {
+    let mut warnings = vec![format!("VM exits were not counted by reason: {why}")];
+    let mut rates: BTreeMap<String, f64> = BTreeMap::new();
+    for later in after {
+        let earlier = before.iter().find(|one| (one.pid, one.start_ticks) == (later.pid, later.start_ticks));
+        let Some(change) = earlier.and_then(|earlier| later.since(earlier)) else {
+            let why = later.failures.first().map_or("it came meanwhile", |failure| failure.cause.as_str());
+            warnings.push(format!("KVM's statistics of VM {} are missing: {why}", later.name));
+            continue;
+        };
+        let plain = change.total.keys().filter(|name| !later.units.contains_key(*name));
+        for name in plain {
+            *rates.entry(name.clone()).or_default() += change.per_second(name).unwrap_or_default();
+        }
+        warnings.extend(
+            change
+                .reset
+                .iter()
+                .map(|name| format!("KVM's counter {name} of VM {} went backwards", later.name)),
+        );
+    }
+    let metric = |name: String, value| Metric {
+        name,
+        unit: Unit::PerSecond,
+        better: Better::Neither,
+        combine: Combine::Single,
+        value,
+    };
+    let total = rates
+        .get("exits")
+        .map(|&value| Metric { better: Better::Lower, ..metric("exits.total".into(), value) });
+    let others = rates.iter().filter(|(name, value)| *name != "exits" && **value > 0.0);
+    let others = others.map(|(name, &value)| metric(format!("kvm.{name}"), value));
+    ExitsSeen { metrics: total.into_iter().chain(others).collect(), warnings, profile: None, cost_ns: None }
+}
+
+pub(super) fn in_words(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error} ({cause})"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+#[path = "exit_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Raw samples as a table for other tools: `host.parquet`, with a row for each value.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+/// `value` is as it was read: counters count since boot, and exits since the start of sampling.
+const SCHEMA: &str = "message host_samples {
+    required int64 time_ns (INTEGER(64, false));
+    required binary source (STRING);
+    required binary subject (STRING);
+    required binary name (STRING);
+    required int64 value (INTEGER(64, false));
+}";
+/// Version of the table's format.
+const FORMAT: u32 = 1;
+/// The number of rows that are kept uncompressed: 1.3 MiB.
+const GROUP: usize = 1 << 16;
+
+/// One value. The texts are indices into the list of texts.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    time_ns: u64,
+    texts: [u32; 3],
+    value: u64,
+}
+
+/// A table under construction; complete row groups are compressed, so that hours of samples fit in memory.
+pub(super) struct Table {
+    writer: SerializedFileWriter<Vec<u8>>,
+    rows: Vec<Row>,
+    texts: Vec<ByteArray>,
+    places: HashMap<String, u32>,
+    failed: Option<ParquetError>,
+}
+
+impl Table {
+    pub(super) fn new() -> Result<Self, ParquetError> {
+        let key = |name: &str, value: &str| KeyValue::new(format!("exitless.{name}"), value.to_owned());
+        let metadata = vec![
+            key("format", "host-samples"),
+            key("format_version", &FORMAT.to_string()),
+            key("version", env!("CARGO_PKG_VERSION")),
+            key("clock", "CLOCK_MONOTONIC"),
+        ];
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(true)
+            .set_key_value_metadata(Some(metadata))
+            .build();
+        let schema = Arc::new(parse_message_type(SCHEMA)?);
+        let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+        Ok(Self { writer, rows: Vec::new(), texts: Vec::new(), places: HashMap::new(), failed: None })
+    }
+
+    /// Adds a value of one reading.
+    pub(super) fn add(&mut self, time_ns: u64, source: &str, subject: &str, name: &str, value: u64) {
+        let texts = [source, subject, name].map(|text| self.place(text));
+        self.rows.push(Row { time_ns, texts, value });
+        if self.rows.len() >= GROUP && self.failed.is_none() {
+            self.failed = self.store().err();
+            self.rows.clear();
+        }
+    }
+
+    fn place(&mut self, text: &str) -> u32 {
+        if let Some(&place) = self.places.get(text) {
+            return place;
+        }
+        let place = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        self.texts.push(ByteArray::from(text));
+        self.places.insert(text.to_owned(), place);
+        place
+    }
+
+    fn store(&mut self) -> Result<(), ParquetError> {
+        let (rows, texts) = (&self.rows, &self.texts);
+        let mut group = self.writer.next_row_group()?;
+        // Parquet has no unsigned physical type: the bits are stored, and the schema marks them as unsigned.
+        column::<Int64Type>(&mut group, rows.iter().map(|row| row.time_ns.cast_signed()))?;
+        for at in 0..3 {
+            column::<ByteArrayType>(
+                &mut group,
+                rows.iter().map(|row| texts[row.texts[at] as usize].clone()),
+            )?;
+        }
+        column::<Int64Type>(&mut group, rows.iter().map(|row| row.value.cast_signed()))?;
+        group.close()?;
+        Ok(())
+    }
+
+    /// The file's bytes.
+    pub(super) fn finish(mut self) -> Result<Vec<u8>, ParquetError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if !self.rows.is_empty() {
+            self.store()?;
+        }
+        self.writer.into_inner()
+    }
+}
+
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    values: impl Iterator<Item = T::T>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("the schema has fewer columns than are written".to_owned()));
+    };
+    column.typed::<T>().write_batch(&values.collect::<Vec<_>>(), None, None)?;
+    column.close()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use parquet::record::RowAccessor as _;
+
+    /// The rows of a table: time, the three texts, value.
+    pub(in crate::sampling) fn rows_of(bytes: Vec<u8>) -> Vec<(u64, [String; 3], u64)> {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), bytes).unwrap();
+        let reader = SerializedFileReader::new(path.reopen().unwrap()).unwrap();
+        let text = |row: &parquet::record::Row, at| row.get_string(at).unwrap().clone();
+        reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .map(|row| {
+                let texts = [text(&row, 1), text(&row, 2), text(&row, 3)];
+                (row.get_ulong(0).unwrap(), texts, row.get_ulong(4).unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_row_comes_back_over_several_groups() {
+        let mut table = Table::new().unwrap();
+        let many = GROUP as u64 + 7;
+        for at in 0..many {
+            table.add(at, "cpu", &format!("cpu{}", at % 3), "user", u64::MAX - at);
+        }
+        let rows = rows_of(table.finish().unwrap());
+        assert_eq!(rows.len() as u64, many);
+        for (at, (time, texts, value)) in rows.into_iter().enumerate() {
+            let at = at as u64;
+            assert_eq!((time, value), (at, u64::MAX - at));
+            assert_eq!(texts, ["cpu".to_owned(), format!("cpu{}", at % 3), "user".to_owned()]);
+        }
+    }
+
+    #[test]
+    fn a_table_without_rows_is_one() {
+        assert!(rows_of(Table::new().unwrap().finish().unwrap()).is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+use super::*;
+use crate::{Combine, Unit};
+use stats::MINIMUM_REPEATS;
+
+fn plan(until: &str) -> Plan {
+    let text = include_str!("../plan/small.toml").replace("repeats = 2", &format!("repeats = 2\n{until}"));
+    Plan::read(&text, "small.toml").unwrap()
+}
+
+/// A run with one guest and one throughput.
+fn run(block: u32, level: &str, value: f64) -> Run {
+    let metric = Metric {
+        name: "said".to_owned(),
+        unit: Unit::PerSecond,
+        better: Better::Higher,
+        combine: Combine::Sum,
+        value,
+    };
+    Run {
+        cell: Cell {
+            block,
+            arm: BTreeMap::from([("switch".to_owned(), level.to_owned())]),
+            guests: 1,
+            workload: "first".to_owned(),
+        },
+        position: 0,
+        attempt: 0,
+        started: 0,
+        spent: 0.0,
+        took: 1.0,
+        start_skew: None,
+        guests: vec![vec![metric]],
+        host: Vec::new(),
+        fingerprint: host::Fingerprint::default(),
+        guest_facts: Vec::new(),
+        failure: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// Blocks whose change is 10 % plus or minus `spread`.
+fn runs(blocks: u32, spread: f64) -> Vec<Run> {
+    (0..blocks)
+        .flat_map(|block| {
+            let change = 1.1 + if block % 2 == 0 { spread } else { -spread };
+            [run(block, "off", 100.0), run(block, "on", 100.0 * change)]
+        })
+        .collect()
+}
+
+const LONG: Duration = Duration::from_secs(100_000);
+
+#[test]
+fn without_a_stop_rule_the_repeats_are_all() {
+    assert_eq!(enough(&plan(""), 1, LONG, &[]), None);
+    assert_eq!(enough(&plan(""), 2, Duration::ZERO, &[]), Some(Enough::Repeats));
+}
+
+#[test]
+fn narrow_intervals_end_a_study_and_wide_ones_do_not() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs(8, 0.001)), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs(8, 0.05)), None);
+    assert_eq!(enough(&plan, 40, Duration::ZERO, &runs(40, 0.2)), Some(Enough::Blocks));
+}
+
+#[test]
+fn too_few_pairs_are_never_narrow() {
+    let plan = plan("until = { interval_percent = 50.0, blocks = 40 }");
+    assert_eq!(enough(&plan, 2, Duration::ZERO, &runs(2, 0.0)), None);
+    assert_eq!(enough(&plan, 3, Duration::ZERO, &[]), None);
+}
+
+/// The stop rule uses the report's intervals, so the fewest blocks that have one can be enough.
+#[test]
+fn as_many_blocks_as_give_the_report_an_interval_are_enough() {
+    let fewest = MINIMUM_REPEATS as u32;
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    assert_eq!(enough(&plan, fewest, Duration::ZERO, &runs(fewest, 0.001)), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, fewest - 1, Duration::ZERO, &runs(fewest - 1, 0.001)), None);
+    let said = include_str!("../../../../docs/experiment.md");
+    assert!(said.contains(&format!("with fewer than {fewest} there is no interval")));
+}
+
+#[test]
+fn a_figure_that_is_named_and_never_seen_keeps_the_study_going() {
+    let named = |name: &str| {
+        let plan = plan(&format!(
+            "until = {{ interval_percent = 2.0, blocks = 40, metrics = [\"said\", \"{name}\"] }}"
+        ));
+        enough(&plan, 8, Duration::ZERO, &runs(8, 0.001))
+    };
+    assert_eq!(named("cpu.busy"), None);
+    assert_eq!(named("said"), Some(Enough::Narrow));
+}
+
+#[test]
+fn the_budget_counts_after_the_repeats() {
+    let plan = plan("until = { budget = \"1h\" }");
+    assert_eq!(enough(&plan, 1, LONG, &[]), None);
+    assert_eq!(enough(&plan, 2, LONG, &[]), Some(Enough::Budget));
+    assert_eq!(enough(&plan, 2, Duration::from_secs(60), &[]), None);
+}

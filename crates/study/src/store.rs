@@ -1,0 +1,295 @@
+//! Writes a study's result folder: complete runs only.
+//!
+//! A run's files are written below `.unfinished`, synced to the disk, and moved to their place by one rename.
+//! However the writer ends, the folder holds complete runs and at most one unfinished run, which the next
+//! writer removes.
+
+pub(crate) mod durable;
+mod error;
+mod folder;
+mod json;
+
+pub use error::StoreError;
+pub use folder::{KeptRun, StudyFolder};
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::Fingerprint;
+use rustix::fs::{FlockOperation, flock};
+
+use super::plan::Plan;
+use super::record::{Resumption, Run, STUDY_FORMAT, Study};
+
+const PLAN: &str = "plan.toml";
+const STUDY: &str = "study.json";
+const RUN: &str = "run.json";
+const RUNS: &str = "runs";
+const FAILED: &str = "failed";
+const UNFINISHED: &str = ".unfinished";
+const LOCK: &str = ".lock";
+
+/// A result folder that this process writes.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    plan: Plan,
+    target: String,
+    seed: u64,
+    /// `None` before [`Store::begin`] of a new study.
+    study: Option<Study>,
+    runs: Vec<Run>,
+    failed: Vec<Run>,
+    warnings: Vec<String>,
+    unfinished: u32,
+    _lock: File,
+}
+
+impl Store {
+    /// Creates the folder, or opens one that holds a part of the same study. `text` is the plan as given,
+    /// `seed` that of a new study.
+    ///
+    /// # Errors
+    /// If the folder holds something else, or a study of another plan or target, if another process writes
+    /// it, or if it cannot be written.
+    pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
+        let lock = lock(folder)?;
+        let found = is_there(&folder.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
+        if found.is_none() {
+            refuse_strangers(folder, &[PLAN, RUNS, FAILED, UNFINISHED, LOCK])?;
+        }
+        let unfinished = folder.join(UNFINISHED);
+        if unfinished.is_dir() {
+            fs::remove_dir_all(&unfinished).map_err(StoreError::file("Could not remove", &unfinished))?;
+        }
+        for place in [folder.join(RUNS), folder.join(FAILED), unfinished] {
+            fs::create_dir_all(&place).map_err(StoreError::file("Could not make", &place))?;
+        }
+        let mut store = Self {
+            folder: folder.to_owned(),
+            plan: plan.clone(),
+            target: target.to_owned(),
+            seed: plan.order.seed.unwrap_or(seed),
+            study: None,
+            runs: Vec::new(),
+            failed: Vec::new(),
+            warnings: Vec::new(),
+            unfinished: 0,
+            _lock: lock,
+        };
+        match found {
+            Some(found) => store.go_on(found)?,
+            None => durable::write(&folder.join(PLAN), text.as_bytes())?,
+        }
+        Ok(store)
+    }
+
+    fn go_on(&mut self, found: StudyFolder) -> Result<(), StoreError> {
+        let folder = self.folder.clone();
+        let fields = json::differences(&found.study.plan, &self.plan);
+        if !fields.is_empty() {
+            return Err(StoreError::OtherPlan { folder, fields });
+        }
+        if found.study.target != self.target {
+            let (then, now) = (found.study.target, self.target.clone());
+            return Err(StoreError::OtherTarget { folder, then, now });
+        }
+        self.seed = found.study.seed;
+        self.study = Some(found.study);
+        self.runs = found.runs.into_iter().map(|kept| kept.run).collect();
+        self.failed = found.failed.into_iter().map(|kept| kept.run).collect();
+        self.warnings = found.warnings;
+        // Damaged runs are moved away, not deleted: their names are needed for the runs that are made again.
+        self.set_damaged_aside()
+    }
+
+    fn set_damaged_aside(&self) -> Result<(), StoreError> {
+        let place = self.folder.join(RUNS);
+        let whole: Vec<String> = self.runs.iter().map(|run| run.cell.folder_name(run.position)).collect();
+        for name in folder::names(&place)? {
+            if !whole.contains(&name) {
+                let aside = self.free_name(&format!("{name}-damaged"));
+                fs::rename(place.join(&name), &aside).map_err(StoreError::file("Could not move", &aside))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The seed of the orders.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The complete runs.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The failed attempts.
+    pub fn failed(&self) -> &[Run] {
+        &self.failed
+    }
+
+    /// Warnings about damage found when the folder was opened.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Tests whether the study had been started before.
+    pub fn began(&self) -> bool {
+        self.study.is_some()
+    }
+
+    /// Records the host of the coming runs; for a study that continues, it must be the host on which it was
+    /// started.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
+    pub fn begin(
+        &mut self,
+        fingerprint: &Fingerprint,
+        emulated: Option<&str>,
+        allow_unlike: bool,
+    ) -> Result<(), StoreError> {
+        let mut study = match self.study.clone() {
+            None => Study {
+                format: STUDY_FORMAT,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                seed: self.seed,
+                plan: self.plan.clone(),
+                target: self.target.clone(),
+                fingerprint: fingerprint.clone(),
+                emulated: emulated.map(str::to_owned),
+                started: now(),
+                resumed: Vec::new(),
+            },
+            Some(study) => study,
+        };
+        if self.study.is_some() {
+            let unlike = self.unlike(&study.fingerprint, fingerprint);
+            if !unlike.is_empty() && !allow_unlike {
+                return Err(StoreError::OtherHost { folder: self.folder.clone(), unlike });
+            }
+            study.resumed.push(Resumption { at: now(), unlike });
+        }
+        let text = serde_json::to_vec_pretty(&study).map_err(StoreError::json(&self.folder.join(STUDY)))?;
+        durable::write(&self.folder.join(STUDY), &text)?;
+        self.study = Some(study);
+        Ok(())
+    }
+
+    /// Checks that runs on this host can be added to the existing runs.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherHost`].
+    pub fn same_host(&self, fingerprint: &Fingerprint) -> Result<(), StoreError> {
+        let unlike = self.study.as_ref().map(|study| self.unlike(&study.fingerprint, fingerprint));
+        match unlike.filter(|unlike| !unlike.is_empty()) {
+            Some(unlike) => Err(StoreError::OtherHost { folder: self.folder.clone(), unlike }),
+            None => Ok(()),
+        }
+    }
+
+    /// The fields in which the hosts differ, without those that the plan itself varies.
+    fn unlike(&self, then: &Fingerprint, now: &Fingerprint) -> Vec<host::Difference> {
+        let levels = self.plan.factors.iter().flat_map(|factor| &factor.levels);
+        let modules: Vec<String> = levels
+            .flat_map(|level| level.module_parameters.keys())
+            .map(|name| format!("modules.{name}."))
+            .collect();
+        let varied = |field: &str| modules.iter().any(|module| field.starts_with(module));
+        then.differences(now).into_iter().filter(|(field, ..)| !varied(field)).collect()
+    }
+
+    /// An empty folder for the files of a run in progress.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
+        self.unfinished += 1;
+        let path = self.folder.join(UNFINISHED).join(self.unfinished.to_string());
+        fs::create_dir_all(&path).map_err(StoreError::file("Could not make", &path))?;
+        Ok(path)
+    }
+
+    /// Stores a run whose files are in `unfinished`, as complete or as failed. A second run for the same
+    /// position is dropped: the first may have been read already.
+    ///
+    /// # Errors
+    /// [`StoreError::Stranger`] for a run of another plan, or if it cannot be written.
+    pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
+        // A run may come from another machine, and its folder's name is derived from its content.
+        if let Some(why) = folder::stranger(run, &self.plan) {
+            return Err(StoreError::Stranger { folder: self.folder.clone(), why });
+        }
+        let path = unfinished.join(RUN);
+        let text = serde_json::to_vec_pretty(run).map_err(StoreError::json(&path))?;
+        durable::write(&path, &text)?;
+        durable::sync_tree(unfinished)?;
+        let name = run.cell.folder_name(run.position);
+        let place = match &run.failure {
+            None => self.folder.join(RUNS).join(name),
+            Some(_) => self.free_name(&format!("{name}-{}", run.attempt)),
+        };
+        if is_there(&place) {
+            tracing::warn!("{} is there already; the second one is dropped", place.display());
+            return fs::remove_dir_all(unfinished).map_err(StoreError::file("Could not remove", unfinished));
+        }
+        fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;
+        durable::sync_parent(&place)?;
+        if run.failure.is_none() {
+            self.runs.push(run.clone())
+        } else {
+            self.failed.push(run.clone())
+        }
+        Ok(())
+    }
+
+    /// An unused name below `failed`.
+    fn free_name(&self, name: &str) -> PathBuf {
+        let failed = self.folder.join(FAILED);
+        let numbered = (1..).map(|number: u32| failed.join(format!("{name}.{number}")));
+        let mut names = std::iter::once(failed.join(name)).chain(numbered);
+        names.find(|path| !is_there(path)).unwrap_or_else(|| failed.join(name))
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let path = folder.join(LOCK);
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(StoreError::file("Could not write", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::AGAIN) => Err(StoreError::Busy { folder: folder.to_owned() }),
+        Err(errno) => Err(StoreError::File { what: "Could not lock", path, source: errno.into() }),
+    }
+}
+
+/// A folder without a description of its content may only hold files of a writer that was stopped before it
+/// wrote the description.
+pub(crate) fn refuse_strangers(folder: &Path, ours: &[&str]) -> Result<(), StoreError> {
+    let strange = |name: &String| !ours.contains(&name.as_str()) && !name.starts_with(".writing-");
+    match folder::names(folder)?.into_iter().find(strange) {
+        Some(found) => Err(StoreError::Strange { folder: folder.to_owned(), found }),
+        None => Ok(()),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

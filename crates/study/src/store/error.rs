@@ -1,0 +1,114 @@
+//! Errors of a result folder.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of a result folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file cannot be read, written or moved.
+    #[error("{what} {}", path.display())]
+    File {
+        /// The operation that failed.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The folder is on the other side of a connection, which failed.
+    #[error(transparent)]
+    Link(Box<super::super::stream::StreamError>),
+    /// A run belongs to another plan.
+    #[error("A run for {} does not belong to its plan: {why}", folder.display())]
+    Stranger {
+        /// The folder.
+        folder: PathBuf,
+        /// The part that the plan lacks.
+        why: String,
+    },
+    /// It holds no study.
+    #[error("{} is not the result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
+    NoStudy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A newer program wrote it.
+    #[error("{} has format {found}; this exitless reads format {}; use a newer one", folder.display(), super::STUDY_FORMAT)]
+    Format {
+        /// The folder.
+        folder: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+    /// It holds files that do not belong to a study.
+    #[error("{} holds {found:?}, which does not belong to a study; name an empty folder, or one that does not exist", folder.display())]
+    Strange {
+        /// The folder.
+        folder: PathBuf,
+        /// One of the files.
+        found: String,
+    },
+    /// Another process writes it.
+    #[error("Another exitless process is writing {}; wait until it ends", folder.display())]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// It holds a study of another plan.
+    #[error(
+        "{} holds a study of another plan, which differs in: {}. Give the same plan, or another folder", folder.display(),
+        fields.join("; ")
+    )]
+    OtherPlan {
+        /// The folder.
+        folder: PathBuf,
+        /// Fields that differ, with both values.
+        fields: Vec<String>,
+    },
+    /// It was started on another target.
+    #[error("The study in {} was started with --target {then}, not {now}; give the same target, or another folder", folder.display())]
+    OtherTarget {
+        /// The folder.
+        folder: PathBuf,
+        /// The target on which it was started.
+        then: String,
+        /// The target on which it was to continue.
+        now: String,
+    },
+    /// The host is another one.
+    #[error(
+        "The host differs from that of the runs in {}: {}. Runs of different hosts must not be compared; to \
+         continue nevertheless, which is recorded, give --allow-unlike", folder.display(), differences(unlike)
+    )]
+    OtherHost {
+        /// The folder.
+        folder: PathBuf,
+        /// Fields that differ: name, earlier value, current value.
+        unlike: Vec<host::Difference>,
+    },
+}
+
+impl StoreError {
+    /// Tests whether another command line alone fixes it.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::File { .. } | Self::Link(_) | Self::Stranger { .. })
+    }
+
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File { what, path, source }
+    }
+
+    pub(super) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |error| Self::File { what: "Could not write", path, source: error.into() }
+    }
+}
+
+fn differences(unlike: &[host::Difference]) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    let one =
+        |(field, then, now): &host::Difference| format!("{field} was {}, is {}", value(then), value(now));
+    unlike.iter().map(one).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,155 @@
+//! Reads a study's result folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::json;
+use super::{FAILED, PLAN, RUN, RUNS, STUDY, StoreError};
+use crate::plan::Plan;
+use crate::record::{Run, STUDY_FORMAT, Study};
+
+/// The complete parts of a result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StudyFolder {
+    /// Its path.
+    pub folder: PathBuf,
+    /// The study.
+    pub study: Study,
+    /// Complete runs, by their position in the order.
+    pub runs: Vec<KeptRun>,
+    /// Attempts that failed, each with the reason in its `failure`.
+    pub failed: Vec<KeptRun>,
+    /// Warnings about files that are damaged or do not belong there, and were left out.
+    pub warnings: Vec<String>,
+}
+
+/// A run and its files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptRun {
+    /// The content of `run.json`.
+    pub run: Run,
+    /// The folder of its files.
+    pub folder: PathBuf,
+}
+
+impl StudyFolder {
+    /// Reads the whole folder. A run that is damaged, or that does not belong to this study, is left out with
+    /// a warning that names the file and the byte.
+    ///
+    /// # Errors
+    /// If there is no study, or one that a newer program wrote.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let mut warnings = Vec::new();
+        let (runs, failed) = (kept(folder, RUNS, &mut warnings)?, kept(folder, FAILED, &mut warnings)?);
+        let study = study(folder, &runs, &mut warnings)?;
+        let mut read = Self { folder: folder.to_owned(), study, runs, failed, warnings };
+        read.leave_strangers_out();
+        Ok(read)
+    }
+
+    fn leave_strangers_out(&mut self) {
+        let plan = &self.study.plan;
+        let warnings = &mut self.warnings;
+        let mut seen = BTreeSet::new();
+        self.runs.retain(|kept| {
+            let why = match stranger(&kept.run, plan) {
+                None if kept.run.failure.is_some() => {
+                    Some("it is a failed run in the place of a complete one".to_owned())
+                }
+                None if !seen.insert(kept.run.cell.clone()) => Some("another run has its place".to_owned()),
+                why => why,
+            };
+            note(warnings, kept, why)
+        });
+        self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run, plan)));
+    }
+}
+
+/// Records the reason against a run, if any; tests whether there is none.
+fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool {
+    if let Some(why) = &why {
+        warnings.push(format!("{}: left out: {why}", kept.folder.display()));
+    }
+    why.is_none()
+}
+
+/// The reason why a run does not belong to the plan, if any.
+pub(super) fn stranger(run: &Run, plan: &Plan) -> Option<String> {
+    let cell = &run.cell;
+    if !plan.workloads.iter().any(|workload| workload.name == cell.workload) {
+        return Some(format!("the plan has no workload {:?}", cell.workload));
+    }
+    let known = cell.arm.len() == plan.factors.len()
+        && plan.factors.iter().all(|factor| {
+            cell.arm
+                .get(&factor.name)
+                .is_some_and(|name| factor.levels.iter().any(|level| level.name == *name))
+        });
+    (!known).then(|| format!("the plan has no arm {:?}", cell.arm))
+}
+
+fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<KeptRun>, StoreError> {
+    let place = folder.join(place);
+    let mut runs = Vec::new();
+    for name in names(&place)? {
+        let folder = place.join(name);
+        match json::read::<Run>(&folder.join(RUN)) {
+            Ok(run) => runs.push(KeptRun { run, folder }),
+            Err(warning) => warnings.push(warning),
+        }
+    }
+    runs.sort_by_key(|kept| (kept.run.position, kept.run.attempt));
+    Ok(runs)
+}
+
+/// The content of `study.json`, or the facts that are known without it.
+fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<Study, StoreError> {
+    let path = folder.join(STUDY);
+    let damage = match json::read::<Value>(&path) {
+        Ok(value) => {
+            let format = value.get("format").and_then(Value::as_u64).unwrap_or(0);
+            if format > u64::from(STUDY_FORMAT) {
+                return Err(StoreError::Format { folder: folder.to_owned(), found: format });
+            }
+            match serde_json::from_value(value) {
+                Ok(study) => return Ok(study),
+                Err(error) => format!("{}: {error}", path.display()),
+            }
+        }
+        Err(damage) => damage,
+    };
+    let plan = json::bytes(&folder.join(PLAN)).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let plan = plan.and_then(|text| Plan::read(&text, PLAN).ok());
+    let (Some(plan), Some(first)) = (plan, runs.first()) else {
+        return Err(StoreError::NoStudy { folder: folder.to_owned() });
+    };
+    warnings.push(format!("{damage}; the plan is that of plan.toml, the host that of the first run"));
+    Ok(Study {
+        format: STUDY_FORMAT,
+        version: "unknown".to_owned(),
+        seed: plan.order.seed.unwrap_or(0),
+        plan,
+        target: "unknown".to_owned(),
+        fingerprint: first.run.fingerprint.clone(),
+        emulated: None,
+        started: first.run.started,
+        resumed: Vec::new(),
+    })
+}
+
+/// Names in a folder, sorted; empty if the folder does not exist.
+pub(super) fn names(folder: &Path) -> Result<Vec<String>, StoreError> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let failed = || StoreError::file("Could not read", folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed())? {
+        names.push(entry.map_err(failed())?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}

@@ -1,0 +1,93 @@
+//! The side with the result folder.
+
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::path::{Component, Path, PathBuf};
+
+use super::{Message, Reader, SentFile, StreamError};
+use crate::record::Run;
+use crate::store::{Store, StoreError};
+
+/// The most files of one run.
+const MOST_FILES: usize = 10_000;
+/// The most bytes of one run: tools' output and samples have some megabytes.
+const LARGEST_RUN: u64 = 8 << 30;
+
+/// A completely received item.
+#[derive(Debug)]
+pub enum Received {
+    /// A message other than a run.
+    Message(Message),
+    /// A run, which is stored in the result folder.
+    Run(Box<Run>),
+}
+
+/// Receives the next message; a run is received with all its files and stored in `store`.
+///
+/// # Errors
+/// [`StreamError`]; an incomplete run is not stored.
+pub fn receive<R: Read>(reader: &mut Reader<R>, store: &mut Store) -> Result<Received, StreamError> {
+    let begin = reader.offset();
+    let (run, files) = match reader.message()? {
+        Message::Run { run, files } => (run, files),
+        other => return Ok(Received::Message(other)),
+    };
+    let folder = store.unfinished()?;
+    let taken = take_files(reader, &files, &folder, begin).and_then(|()| Ok(store.keep(&run, &folder)?));
+    if taken.is_err() {
+        // The folder may be gone already; otherwise the next opening of the store removes it.
+        let _ = fs::remove_dir_all(&folder);
+    }
+    taken.map(|()| Received::Run(run))
+}
+
+fn take_files<R: Read>(
+    reader: &mut Reader<R>,
+    files: &[SentFile],
+    folder: &Path,
+    begin: u64,
+) -> Result<(), StreamError> {
+    let damaged = |what: String| StreamError::Damaged { offset: begin, what };
+    let whole = files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.length));
+    if files.len() > MOST_FILES || whole.is_none_or(|whole| whole > LARGEST_RUN) {
+        return Err(damaged(format!("a run with {} files of {whole:?} bytes", files.len())));
+    }
+    for file in files {
+        let path =
+            inside(folder, &file.path).ok_or_else(|| damaged(format!("a file called {:?}", file.path)))?;
+        take_file(reader, file.length, &path)?;
+    }
+    Ok(())
+}
+
+fn take_file<R: Read>(reader: &mut Reader<R>, length: u64, path: &Path) -> Result<(), StreamError> {
+    let failed = || StoreError::file("Could not write", path);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(failed())?;
+    }
+    let mut written = File::create(path).map_err(failed())?;
+    let mut left = length;
+    while left > 0 {
+        let at = reader.offset();
+        let chunk = reader.chunk()?;
+        let taken = chunk.len() as u64;
+        if taken == 0 || taken > left {
+            let what = format!("expected 1 to {left} bytes of {}, found {taken}", path.display());
+            return Err(StreamError::Damaged { offset: at, what });
+        }
+        written.write_all(&chunk).map_err(failed())?;
+        left -= taken;
+    }
+    Ok(())
+}
+
+/// The path below the folder; `None` if it leads out of it.
+fn inside(folder: &Path, path: &str) -> Option<PathBuf> {
+    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    // The receiver writes the record itself.
+    (plain && !path.is_empty() && path != "run.json" && !path.contains('\0')).then(|| folder.join(path))
+}
+
+#[cfg(test)]
+#[path = "receive_tests.rs"]
+mod tests;

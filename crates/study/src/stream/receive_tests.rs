@@ -1,0 +1,124 @@
+use super::*;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use crate::store::StudyFolder;
+use crate::stream::{Link, Writer};
+use crate::{Run, engine::Sink as _};
+use host::Fingerprint;
+use proptest::prelude::*;
+
+const TEXT: &str = include_str!("../plan/small.toml");
+
+fn store(folder: &Path) -> Store {
+    let plan = Plan::read(TEXT, "small.toml").unwrap();
+    let mut store = Store::open(folder, &plan, TEXT, "ssh://there", 5).unwrap();
+    store.begin(&Fingerprint::default(), None, false).unwrap();
+    store
+}
+
+fn run(index: usize) -> Run {
+    let plan = Plan::read(TEXT, "small.toml").unwrap();
+    let slot = Schedule::new(&plan, 5).block(0).into_iter().flat_map(|arm| arm.slots).nth(index).unwrap();
+    Run {
+        cell: slot.cell,
+        position: slot.position,
+        attempt: 0,
+        started: 1,
+        spent: 1.0,
+        took: 0.5,
+        start_skew: None,
+        guests: vec![Vec::new()],
+        host: Vec::new(),
+        fingerprint: Fingerprint::default(),
+        guest_facts: Vec::new(),
+        failure: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// Two runs with a file larger than a chunk and an empty file.
+fn stream() -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = b"Last login: today\n".to_vec();
+    let mut link = Link::new(Writer::begin(&mut bytes).unwrap(), place.path());
+    link.say(&Message::Warning { text: "slow".to_owned() }).unwrap();
+    for index in 0..2 {
+        let folder = link.folder().unwrap();
+        fs::create_dir(folder.join("guest-0")).unwrap();
+        fs::write(folder.join("guest-0/run.out"), vec![7; 1_500_000]).unwrap();
+        fs::write(folder.join("guest-0/run.err"), "").unwrap();
+        link.keep(&run(index), &folder).unwrap();
+    }
+    drop(link);
+    bytes
+}
+
+fn take(bytes: &[u8], store: &mut Store) -> (usize, StreamError) {
+    let mut reader = match Reader::begin(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (0, error),
+    };
+    let mut taken = 0;
+    loop {
+        match receive(&mut reader, store) {
+            Ok(_) => taken += 1,
+            Err(error) => return (taken, error),
+        }
+    }
+}
+
+#[test]
+fn runs_come_whole_after_a_greeting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (taken, end) = take(&stream(), &mut store(folder.path()));
+    assert_eq!(taken, 3);
+    assert!(matches!(end, StreamError::Broken { .. }));
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!(read.runs.iter().map(|kept| kept.run.clone()).collect::<Vec<_>>(), [run(0), run(1)]);
+    assert_eq!(fs::read(read.runs[1].folder.join("guest-0/run.out")).unwrap(), vec![7; 1_500_000]);
+    assert_eq!(fs::read(read.runs[1].folder.join("guest-0/run.err")).unwrap(), b"");
+}
+
+#[test]
+fn a_link_that_breaks_costs_the_run_in_progress_only() {
+    let bytes = stream();
+    for part in [0.3, 0.6, 0.9] {
+        let folder = tempfile::tempdir().unwrap();
+        let cut = (bytes.len() as f64 * part) as usize;
+        let (taken, _) = take(&bytes[..cut], &mut store(folder.path()));
+        let read = StudyFolder::open(folder.path()).unwrap();
+        assert_eq!(read.runs.len(), usize::from(part > 0.5));
+        assert_eq!((taken, read.warnings.len()), (1 + read.runs.len(), 0));
+    }
+}
+
+#[test]
+fn a_file_that_leads_out_of_the_folder_is_refused() {
+    let folder = Path::new("/r");
+    for path in ["../x", "/etc/passwd", "a/../../x", "", ".", "run.json", "a\0b"] {
+        assert_eq!(inside(folder, path), None, "{path:?}");
+    }
+    assert_eq!(inside(folder, "guest-0/run.out"), Some(PathBuf::from("/r/guest-0/run.out")));
+}
+
+#[test]
+fn what_is_said_instead_of_a_stream_is_told() {
+    let error = Reader::begin(&b"sh: exitless: not found\n"[..]).unwrap_err().to_string();
+    assert!(error.contains("sh: exitless: not found"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn any_bytes_end_with_an_error_and_whole_runs(at in 18usize..400, bytes in proptest::collection::vec(any::<u8>(), 1..60)) {
+        let mut stream = stream();
+        for (index, byte) in bytes.iter().enumerate() {
+            if let Some(place) = stream.get_mut(at + index) {
+                *place = *byte;
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (_, _) = take(&stream, &mut store(folder.path()));
+        prop_assert!(StudyFolder::open(folder.path()).unwrap().runs.len() <= 2);
+    }
+}

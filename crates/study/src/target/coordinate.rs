@@ -1,0 +1,359 @@
+//! The side with the result folder: requests missing runs, and reconnects when a connection breaks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{Connection, Remote, RemoteError};
+use crate::engine::{Conclusion, Past, StudyProgress};
+use crate::plan::Plan;
+use crate::record::Run;
+use crate::store::{Store, StoreError};
+use crate::stream::{Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
+use live::pause;
+
+/// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
+const FIRST_WORD: Duration = Duration::from_secs(300);
+/// The time limit of other messages. The other side sends a sign of life every 10 s of its clock, for which an emulated
+/// host needs more than 10 s of its emulator's time.
+const SILENCE: Duration = Duration::from_secs(120);
+/// The most connections in a row without a run before the study is given up.
+const MOST_FRUITLESS: u32 = 10;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An event to show to the user.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Progress of the study.
+    Progress(&'a StudyProgress),
+    /// A run was stored in the result folder.
+    Kept(&'a Run),
+    /// A warning.
+    Warning(String),
+}
+
+/// How a coordinated study ended.
+#[derive(Debug, thiserror::Error)]
+pub enum CoordinateError {
+    /// The result folder.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No connection could be made.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// Every connection broke before it delivered a run.
+    #[error(
+        "{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. Completed runs are kept; run the same command to continue"
+    )]
+    Fruitless(String),
+    /// The other side stopped with an error.
+    #[error("The target stopped: {0}")]
+    Stopped(String),
+    /// The other side has another version.
+    #[error("The target has exitless {0}, which speaks another form of stream than {version}", version = env!("CARGO_PKG_VERSION"))]
+    Version(String),
+}
+
+/// The result of a coordinated study.
+pub type Coordinated = Result<Conclusion, CoordinateError>;
+
+/// The settings of a coordinated study.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'a> {
+    /// Identifies this study on the target.
+    pub study: &'a str,
+    /// The emulator of the target's processors, if they are emulated.
+    pub emulated: Option<&'a str>,
+    /// The study may continue although the host differs.
+    pub allow_unlike: bool,
+    /// The time limits of a connection.
+    pub patience: Patience,
+}
+
+/// The times to wait for a message before the connection is closed, of the other side's ([`Connection::time`]).
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the first message.
+    pub first_word: Duration,
+    /// For any other message.
+    pub silence: Duration,
+    /// For a message that reports progress.
+    pub standstill: Duration,
+}
+
+impl Patience {
+    /// The times for a study that works.
+    pub fn of(plan: &Plan) -> Self {
+        Self { first_word: FIRST_WORD, silence: SILENCE, standstill: plan.longest_standstill() }
+    }
+}
+
+/// Requests from `remote` the runs that `store` lacks, until all are there, connections fail repeatedly, or
+/// `stop` is set.
+///
+/// # Errors
+/// [`CoordinateError`]; complete runs are in the folder in any case.
+pub fn coordinate(
+    store: &mut Store,
+    remote: &mut dyn Remote,
+    settings: Settings<'_>,
+    stop: &AtomicBool,
+    on_event: &mut dyn FnMut(Event<'_>),
+) -> Coordinated {
+    let mut past = Past::new(store.runs(), store.failed());
+    let mut begun = false;
+    let mut fruitless = 0;
+    let mut rest = FIRST_PAUSE;
+    loop {
+        let request = Request {
+            format: STREAM_FORMAT,
+            study: settings.study.to_owned(),
+            plan: store.plan().clone(),
+            seed: store.seed(),
+            past: past.clone(),
+        };
+        let mut session = Session { store, settings, begun, in_progress: None, brought: 0, past: &mut past };
+        let broke = match remote.connect(&request) {
+            Ok(connection) => match session.follow(connection, stop, on_event) {
+                Ok(conclusion) => return Ok(conclusion),
+                Err(Broke::Link(why)) => why,
+                Err(Broke::End(error)) => return Err(error),
+            },
+            Err(RemoteError::Unreachable(why)) => why,
+            Err(error) => return Err(error.into()),
+        };
+        begun = session.begun;
+        if session.brought > 0 {
+            (fruitless, rest) = (0, FIRST_PAUSE);
+        }
+        // A connection that the user ends is not a failed run.
+        if stop.load(Ordering::Relaxed) {
+            return Ok(interrupted());
+        }
+        session.blame(&broke)?;
+        fruitless += 1;
+        if fruitless >= MOST_FRUITLESS {
+            return Err(CoordinateError::Fruitless(broke));
+        }
+        on_event(Event::Warning(format!("{broke}; trying again in {} s", rest.as_secs())));
+        if !pause(Instant::now() + rest, stop) {
+            return Ok(interrupted());
+        }
+        rest = (rest * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn interrupted() -> Conclusion {
+    Conclusion { enough: None, made: 0, failed: Vec::new(), not_undone: Vec::new() }
+}
+
+/// The reason why a connection ended.
+enum Broke {
+    Link(String),
+    End(CoordinateError),
+}
+
+impl From<StoreError> for Broke {
+    fn from(error: StoreError) -> Self {
+        Self::End(error.into())
+    }
+}
+
+struct Session<'a> {
+    store: &'a mut Store,
+    settings: Settings<'a>,
+    /// The study's host was recorded in this process.
+    begun: bool,
+    in_progress: Option<StudyProgress>,
+    brought: u32,
+    past: &'a mut Past,
+}
+
+impl Session<'_> {
+    fn follow(
+        &mut self,
+        connection: Box<dyn Connection>,
+        stop: &AtomicBool,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Conclusion, Broke> {
+        let patience = self.settings.patience;
+        let made = Instant::now();
+        let mut watched = Watched {
+            inner: Some(connection),
+            stop,
+            asked: false,
+            made,
+            limit: patience.first_word,
+            heard: Duration::ZERO,
+        };
+        let followed = self.messages(&mut watched, on_event);
+        let said = watched.inner.take().and_then(Connection::end);
+        match followed {
+            Ok(conclusion) => Ok(conclusion),
+            Err(Ended::Broke(broke)) => Err(broke),
+            Err(Ended::Stream(StreamError::Kept(error))) => Err(error.into()),
+            Err(Ended::Stream(error)) => {
+                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                let said = said.filter(|said| !said.trim().is_empty());
+                let said = said.map(|said| format!(" ({})", said.trim().replace('\n', "; ")));
+                Err(Broke::Link(format!("{error}{}{}", cause.unwrap_or_default(), said.unwrap_or_default())))
+            }
+        }
+    }
+
+    fn messages(
+        &mut self,
+        watched: &mut Watched<'_>,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Conclusion, Ended> {
+        let patience = self.settings.patience;
+        let mut reader = Reader::begin(watched)?;
+        reader.get_mut().limit = patience.silence;
+        let mut moved = reader.get_mut().now();
+        loop {
+            let received = receive(&mut reader, self.store)?;
+            let now = reader.get_mut().now();
+            match received {
+                Received::Message(Message::Alive) if now.saturating_sub(moved) > patience.standstill => {
+                    let seconds = patience.standstill.as_secs();
+                    let why = format!("it was there, and made no headway for {seconds} s");
+                    return Err(Ended::Broke(Broke::Link(why)));
+                }
+                Received::Message(Message::Alive) => {}
+                _ => moved = now,
+            }
+            match received {
+                Received::Run(run) => {
+                    self.note(&run);
+                    on_event(Event::Kept(&run));
+                }
+                Received::Message(Message::Hello { format, version, fingerprint }) => {
+                    if format != STREAM_FORMAT {
+                        return Err(Ended::Broke(Broke::End(CoordinateError::Version(version))));
+                    }
+                    // After a reboot of a machine or a laboratory, its host must still be the same.
+                    if !self.begun {
+                        let begun = self.store.begin(
+                            &fingerprint,
+                            self.settings.emulated,
+                            self.settings.allow_unlike,
+                        );
+                        begun.map_err(|error| Ended::Broke(error.into()))?;
+                        self.begun = true;
+                    } else if !self.settings.allow_unlike {
+                        self.store.same_host(&fingerprint).map_err(|error| Ended::Broke(error.into()))?;
+                    }
+                }
+                Received::Message(Message::Progress(progress)) => {
+                    on_event(Event::Progress(&progress));
+                    self.in_progress = Some(progress);
+                }
+                Received::Message(Message::Warning { text }) => on_event(Event::Warning(text)),
+                Received::Message(Message::End { conclusion: Ok(conclusion) }) => return Ok(conclusion),
+                Received::Message(Message::End { conclusion: Err(why) }) => {
+                    return Err(Ended::Broke(Broke::End(CoordinateError::Stopped(why))));
+                }
+                // `receive` returns runs separately.
+                Received::Message(Message::Run { .. } | Message::Alive) => {}
+            }
+        }
+    }
+
+    fn note(&mut self, run: &Run) {
+        self.brought += 1;
+        self.in_progress = None;
+        self.past.spent = self.past.spent.max(run.spent);
+        match run.failure {
+            None => self.past.runs.push(run.clone()),
+            Some(_) => self.past.fail(run.position),
+        }
+    }
+
+    /// Records that a connection was lost during a run: a run that always crashes its host must not be tried
+    /// for ever.
+    fn blame(&mut self, why: &str) -> Result<(), StoreError> {
+        let Some(progress) = self.in_progress.take() else { return Ok(()) };
+        let attempt = self.past.tried(progress.position).ever;
+        self.past.fail(progress.position);
+        let run = Run {
+            cell: progress.cell,
+            position: progress.position,
+            attempt,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            spent: self.past.spent(),
+            took: 0.0,
+            start_skew: None,
+            guests: Vec::new(),
+            host: Vec::new(),
+            fingerprint: host::Fingerprint::default(),
+            guest_facts: Vec::new(),
+            failure: Some(format!("the link to the target was lost: {why}")),
+            warnings: Vec::new(),
+        };
+        let folder = self.store.unfinished()?;
+        self.store.keep(&run, &folder)
+    }
+}
+
+/// The reason why the messages ended.
+enum Ended {
+    Stream(StreamError),
+    Broke(Broke),
+}
+
+impl From<StreamError> for Ended {
+    fn from(error: StreamError) -> Self {
+        Self::Stream(error)
+    }
+}
+
+/// A connection that asks the other side to stop as soon as the flag is set. A read returns within a moment,
+/// or with the other side's answer.
+struct Watched<'a> {
+    inner: Option<Box<dyn Connection>>,
+    stop: &'a AtomicBool,
+    asked: bool,
+    made: Instant,
+    /// The longest time without data, of the other side's.
+    limit: Duration,
+    /// The time at which data came last.
+    heard: Duration,
+}
+
+impl Watched<'_> {
+    /// The other side's time.
+    fn now(&self) -> Duration {
+        self.inner.as_ref().and_then(|inner| inner.time()).unwrap_or_else(|| self.made.elapsed())
+    }
+}
+
+impl std::io::Read for Watched<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let Some(inner) = &mut self.inner else { return Ok(0) };
+            if !self.asked && self.stop.load(Ordering::Relaxed) {
+                self.asked = true;
+                inner.ask_to_stop();
+            }
+            let read = inner.read(bytes);
+            let now = self.now();
+            match read {
+                // Connections return now and then so that the flag is checked.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    if now.saturating_sub(self.heard) > self.limit {
+                        let why = format!("nothing came for {} s", self.limit.as_secs());
+                        return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+                    }
+                }
+                other => {
+                    self.heard = now;
+                    return other;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "coordinate_tests.rs"]
+mod tests;

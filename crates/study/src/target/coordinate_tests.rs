@@ -1,0 +1,280 @@
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::engine::{Phase, Sink as _};
+use crate::plan::Plan;
+use crate::schedule::{Enough, Schedule, Slot};
+use crate::store::StudyFolder;
+use crate::stream::{Link, Writer};
+use host::Fingerprint;
+
+const TEXT: &str = include_str!("../plan/small.toml");
+
+/// The limits of all connections here.
+const SOON: Duration = Duration::from_millis(100);
+
+fn plan() -> Plan {
+    Plan::read(TEXT, "small.toml").unwrap()
+}
+
+/// The script of a connection: so many runs, and then a break, or the end.
+#[derive(Clone, Copy)]
+enum Does {
+    Runs(usize),
+    Nothing,
+    Unreachable,
+    OtherHost,
+    /// Sends something, then nothing more, without an end.
+    Silent,
+    /// Sends signs of life only, without an end.
+    Idle,
+    /// Makes all runs, but gets on slowly: longer than any limit here, and by its own time not.
+    Starved,
+}
+
+struct Machine {
+    script: VecDeque<Does>,
+    asked: Vec<Request>,
+}
+
+fn slots() -> Vec<Slot> {
+    let schedule = Schedule::new(&plan(), 5);
+    (0..2).flat_map(|block| schedule.block(block)).flat_map(|arm| arm.slots).collect()
+}
+
+fn progress(slot: &Slot) -> StudyProgress {
+    StudyProgress {
+        position: slot.position,
+        done: 0,
+        total: 16,
+        at_least: false,
+        cell: slot.cell.clone(),
+        attempt: 0,
+        phase: Phase::Run,
+        left: None,
+    }
+}
+
+fn run(slot: &Slot) -> Run {
+    Run {
+        cell: slot.cell.clone(),
+        position: slot.position,
+        attempt: 0,
+        started: 1,
+        spent: 1.0,
+        took: 0.5,
+        start_skew: None,
+        guests: vec![Vec::new()],
+        host: Vec::new(),
+        fingerprint: Fingerprint::default(),
+        guest_facts: Vec::new(),
+        failure: None,
+        warnings: Vec::new(),
+    }
+}
+
+fn bytes(request: &Request, runs: usize, fingerprint: Fingerprint) -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    let mut link = Link::new(Writer::begin(&mut bytes).unwrap(), place.path());
+    let (version, fingerprint) = ("1".to_owned(), Box::new(fingerprint));
+    link.say(&Message::Hello { format: STREAM_FORMAT, version, fingerprint }).unwrap();
+    let done = |slot: &Slot| request.past.runs.iter().any(|run| run.position == slot.position);
+    let missing: Vec<Slot> = slots().into_iter().filter(|slot| !done(slot)).collect();
+    for slot in missing.iter().take(runs) {
+        link.progress(&progress(slot));
+        let folder = link.folder().unwrap();
+        fs::write(folder.join("x"), "y").unwrap();
+        link.keep(&run(slot), &folder).unwrap();
+    }
+    match missing.get(runs) {
+        Some(next) => link.progress(&progress(next)),
+        None => {
+            let enough = Some(Enough::Repeats);
+            let conclusion = Conclusion { enough, made: 0, failed: Vec::new(), not_undone: Vec::new() };
+            link.say(&Message::End { conclusion: Ok(conclusion) }).unwrap();
+        }
+    }
+    drop(link);
+    bytes
+}
+
+/// A message without the marker at the start of the stream.
+fn whole(message: &Message) -> Vec<u8> {
+    let mut begin = Vec::new();
+    Writer::begin(&mut begin).unwrap();
+    let mut bytes = Vec::new();
+    Writer::begin(&mut bytes).unwrap().message(message).unwrap();
+    bytes.split_off(begin.len())
+}
+
+struct Canned(std::io::Cursor<Vec<u8>>);
+
+impl std::io::Read for Canned {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+/// Bytes to send once, and bytes to repeat after them.
+struct Endless {
+    said: std::io::Cursor<Vec<u8>>,
+    again: Vec<u8>,
+}
+
+impl std::io::Read for Endless {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.said.read(bytes)?;
+        if read > 0 {
+            return Ok(read);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        self.said = std::io::Cursor::new(self.again.clone());
+        Err(std::io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Bytes of a machine that has a hundredth of the time.
+struct Starved {
+    said: std::io::Cursor<Vec<u8>>,
+    made: Instant,
+}
+
+impl std::io::Read for Starved {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        if self.made.elapsed() < SOON * 8 {
+            std::thread::sleep(Duration::from_millis(5));
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        self.said.read(bytes)
+    }
+}
+
+impl Connection for Starved {
+    fn ask_to_stop(&mut self) {}
+
+    fn time(&self) -> Option<Duration> {
+        Some(self.made.elapsed() / 100)
+    }
+
+    fn end(self: Box<Self>) -> Option<String> {
+        None
+    }
+}
+
+impl Connection for Endless {
+    fn ask_to_stop(&mut self) {}
+
+    fn end(self: Box<Self>) -> Option<String> {
+        None
+    }
+}
+
+impl Connection for Canned {
+    fn ask_to_stop(&mut self) {}
+
+    fn end(self: Box<Self>) -> Option<String> {
+        Some("Connection reset by peer\n".to_owned())
+    }
+}
+
+impl Remote for Machine {
+    fn connect(&mut self, request: &Request) -> Result<Box<dyn Connection>, RemoteError> {
+        self.asked.push(request.clone());
+        let other = Fingerprint { kernel_release: Some("9.9".to_owned()), ..Fingerprint::default() };
+        let bytes = match self.script.pop_front() {
+            Some(Does::Runs(runs)) => bytes(request, runs, Fingerprint::default()),
+            Some(Does::OtherHost) => bytes(request, 1, other),
+            Some(does @ (Does::Silent | Does::Idle)) => {
+                let said = std::io::Cursor::new(bytes(request, 1, Fingerprint::default()));
+                let alive = whole(&Message::Alive);
+                let again = if matches!(does, Does::Idle) { alive } else { Vec::new() };
+                return Ok(Box::new(Endless { said, again }));
+            }
+            Some(Does::Starved) => {
+                let said = std::io::Cursor::new(bytes(request, 99, Fingerprint::default()));
+                return Ok(Box::new(Starved { said, made: Instant::now() }));
+            }
+            Some(Does::Nothing) => b"killed\n".to_vec(),
+            Some(Does::Unreachable) => return Err(RemoteError::Unreachable("no route".to_owned())),
+            None => return Err(RemoteError::Hopeless("the script is over".to_owned())),
+        };
+        Ok(Box::new(Canned(std::io::Cursor::new(bytes))))
+    }
+}
+
+fn go(folder: &Path, script: &[Does]) -> (Coordinated, Machine, Vec<String>) {
+    let mut store = Store::open(folder, &plan(), TEXT, "ssh://there", 5).unwrap();
+    let mut machine = Machine { script: script.iter().copied().collect(), asked: Vec::new() };
+    let mut warnings = Vec::new();
+    let patience = Patience { first_word: SOON, silence: SOON, standstill: 3 * SOON };
+    let settings = Settings { study: "test", emulated: None, allow_unlike: false, patience };
+    let stop = AtomicBool::new(false);
+    let coordinated = coordinate(&mut store, &mut machine, settings, &stop, &mut |event| {
+        if let Event::Warning(text) = event {
+            warnings.push(text);
+        }
+    });
+    (coordinated, machine, warnings)
+}
+
+#[test]
+fn a_lost_link_costs_the_run_in_progress_and_the_rest_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Runs(5), Does::Runs(99)]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert_eq!(machine.asked[1].past.runs.len(), 5);
+    assert!(warnings[0].contains("Connection reset by peer; trying again") || warnings[0].contains("reset"));
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!((read.runs.len(), read.failed.len()), (16, 1));
+    let failed = &read.failed[0].run;
+    assert_eq!(failed.position, 5);
+    assert!(failed.failure.as_ref().unwrap().contains("link to the target was lost"), "{failed:?}");
+}
+
+#[test]
+fn a_run_that_takes_its_host_with_it_counts_as_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, _) = go(folder.path(), &[Does::Runs(0), Does::Runs(0)]);
+    assert!(matches!(ended, Err(CoordinateError::Remote(_))));
+    assert_eq!(machine.asked[2].past.tried(0).now, 2);
+}
+
+#[test]
+fn a_machine_that_answers_no_more_is_asked_again_and_another_host_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Runs(1), Does::Unreachable, Does::OtherHost]);
+    assert!(matches!(ended, Err(CoordinateError::Store(StoreError::OtherHost { .. }))), "{ended:?}");
+    assert_eq!(machine.asked.len(), 3);
+    assert!(warnings[1].starts_with("no route; trying again in 2 s"), "{warnings:?}");
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().runs.len(), 1);
+}
+
+#[test]
+fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Silent, Does::Idle, Does::Runs(99)]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert!(warnings[0].contains("nothing came for"), "{warnings:?}");
+    assert!(warnings[1].contains("made no headway"), "{warnings:?}");
+    // Each delivered one run; the run that was started after it counts as tried.
+    assert_eq!(machine.asked[2].past.runs.len(), 2);
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);
+}
+
+#[test]
+fn a_machine_that_has_little_time_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, machine, warnings) = go(folder.path(), &[Does::Starved]);
+    assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
+    assert_eq!((machine.asked.len(), warnings), (1, Vec::<String>::new()));
+}
+
+#[test]
+fn what_is_said_instead_of_a_stream_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, _, warnings) = go(folder.path(), &[Does::Nothing]);
+    assert!(warnings[0].contains("killed"), "{warnings:?}");
+}

@@ -1,0 +1,236 @@
+//! Applies changes that were kept in guests to the definition of the VM that the guests stand for.
+
+use std::collections::BTreeSet;
+
+use domain::{Change, CpuModel, Definition, Device, DeviceKind, Edited, Files, Form, Text, TickPolicy};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::likeness::{disk, interface, likeness};
+use super::overlay::definition_of;
+use super::plan::TuningPlan;
+use crate::guest::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
+
+/// A VM's definition with the changes of a tuning. Both are texts: nothing is written, and no VM is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// The definition with the kept changes.
+    pub text: String,
+    /// Notes on the changes: requirements on the guest, dropped settings.
+    pub notes: Vec<String>,
+    /// Kept changes that the definition cannot express, each with the reason.
+    pub left: Vec<String>,
+}
+
+/// The reason why guests cannot stand for a VM.
+#[derive(Debug, thiserror::Error)]
+pub enum Unlike {
+    /// The plan's guests are not started for the study.
+    #[error("The plan's guests are not of kind \"qemu\": no others can be made like a definition")]
+    Kind,
+    /// The definition cannot be read, or its form cannot be changed.
+    #[error(transparent)]
+    Definition(#[from] domain::Error),
+    /// It is Xen's.
+    #[error("{0} is Xen's: definitions of QEMU and libvirt can be tuned")]
+    Xen(String),
+    /// The resulting guests are not valid.
+    #[error("Guests like {name} cannot be measured: {why}")]
+    Guests {
+        /// The definition.
+        name: String,
+        /// The fault.
+        why: String,
+    },
+}
+
+impl TuningPlan {
+    /// The plan with guests like the VM of `definition`, and the differences that remain.
+    ///
+    /// # Errors
+    /// [`Unlike`]
+    pub fn like(&self, definition: &Definition, name: &str) -> Result<(Self, Vec<String>), Unlike> {
+        let GuestPlan::Qemu(plan) = &self.base.guests else { return Err(Unlike::Kind) };
+        if definition.form == Form::Xl {
+            return Err(Unlike::Xen(name.to_owned()));
+        }
+        let like = likeness(plan, definition);
+        let unlike = |why: String| Unlike::Guests { name: name.to_owned(), why };
+        let mut plan = self.clone();
+        plan.base.guests = plan.base.guests.with([&like.over]).map_err(|error| unlike(error.to_string()))?;
+        match plan.check().into_iter().next() {
+            Some(problem) => Err(unlike(format!("{}: {}", problem.field, problem.what))),
+            None => Ok((plan, like.notes)),
+        }
+    }
+}
+
+/// Applies to `text` the differences between the guests `before` and `after`.
+///
+/// # Errors
+/// If the text is not a definition.
+pub fn carried(
+    before: &GuestPlan,
+    after: &GuestPlan,
+    text: &Text,
+    files: &dyn Files,
+    form: Form,
+) -> Result<Carried, Unlike> {
+    let (GuestPlan::Qemu(before), GuestPlan::Qemu(after)) = (before, after) else { return Err(Unlike::Kind) };
+    let definition = match form {
+        Form::Libvirt => domain::libvirt::read(text, files)?,
+        Form::Qemu => domain::qemu::read(text, files)?,
+        _ => return Err(Unlike::Xen(text.name.clone())),
+    };
+    let (changes, mut left) = differences(before, after, &definition);
+    let Edited { bytes, notes, refused, .. } = match form {
+        Form::Libvirt => domain::libvirt::apply(text, &changes)?,
+        _ => domain::qemu::apply_with(text, files, &changes)?,
+    };
+    left.extend(refused.into_iter().map(|refusal| refusal.reason));
+    Ok(Carried { text: String::from_utf8_lossy(&bytes).into_owned(), notes, left })
+}
+
+/// Changes of a definition that correspond to the differences, and the differences without one.
+fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> (Vec<Change>, Vec<String>) {
+    let mut changes = Vec::new();
+    if before.irqchip != after.irqchip {
+        changes.extend(after.irqchip.map(|irqchip| {
+            Change::Irqchip(match irqchip {
+                Irqchip::On => domain::Irqchip::Kernel,
+                Irqchip::Split => domain::Irqchip::Split,
+                Irqchip::Off => domain::Irqchip::UserSpace,
+            })
+        }));
+    }
+    if before.pit != after.pit && after.pit == Some(Pit::Discard) {
+        changes.push(Change::PitTickPolicy(TickPolicy::Discard));
+    }
+    changes.extend(of_machine(before, after));
+    changes.extend(of_disks(before, after, definition));
+    changes.extend(of_interfaces(before, after, definition));
+    (changes, left(before, after))
+}
+
+/// Changes of timers and features, which the plan also sets by QEMU's arguments.
+fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<Change> {
+    let (Ok(before), Ok(after)) = (definition_of(before), definition_of(after)) else { return Vec::new() };
+    let mut changes = Vec::new();
+    if before.has_hpet() != after.has_hpet() {
+        changes.push(Change::Hpet(after.has_hpet()));
+    }
+    let model = |definition: &Definition| definition.cpu.model.as_ref().map(|set| set.value.clone());
+    if model(&before) != model(&after) {
+        changes.push(Change::CpuModel(model(&after).unwrap_or(CpuModel::Host)));
+    }
+    for (name, set) in &after.cpu.features {
+        if before.cpu.feature(name) != Some(set.value) {
+            changes.push(Change::CpuFeature(name.clone(), set.value));
+        }
+    }
+    for (name, set) in &after.cpu.hyperv.features {
+        if before.hyperv(name) != set.value {
+            changes.push(Change::HyperV(name.clone(), set.value));
+        }
+    }
+    let clock = |definition: &Definition| definition.timers.kvm_clock.as_ref().map(|set| set.value);
+    if clock(&before) != clock(&after) {
+        let on = clock(&after) != Some(false);
+        let state = if on { domain::FeatureState::On } else { domain::FeatureState::Off };
+        let change = Change::CpuFeature("kvmclock".to_owned(), state);
+        if !changes.contains(&change) {
+            changes.push(change);
+        }
+    }
+    changes
+}
+
+/// Devices of the same kind and model as the one for which the plan's stands.
+fn like(definition: &Definition, kind: DeviceKind, one: Option<&Device>) -> Vec<usize> {
+    let model = one.map(|device| device.model.as_str());
+    let is = |device: &Device| device.kind == kind && Some(device.model.as_str()) == model;
+    let numbered = definition.devices.iter().enumerate().filter(|(_, device)| is(device));
+    numbered.map(|(number, _)| number).collect()
+}
+
+fn of_disks(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<Change> {
+    let (Some(old), Some(new)) = (before.disk(), after.disk()) else { return Vec::new() };
+    let mut changes = Vec::new();
+    for device in like(definition, DeviceKind::Disk, disk(definition)) {
+        let model = match new.bus {
+            _ if new.bus == old.bus => None,
+            DiskBus::VirtioBlk => Some("virtio-blk-pci"),
+            DiskBus::VirtioScsi => Some("scsi-hd"),
+            DiskBus::Ide => Some("ide-hd"),
+            DiskBus::Nvme => Some("nvme"),
+            DiskBus::None => None,
+        };
+        changes.extend(model.map(|model| Change::DeviceModel { device, model: model.to_owned() }));
+        if new.iothread && !old.iothread {
+            changes.push(Change::IoThread { device, iothread: "iothread1".to_owned() });
+        }
+        let aio = new.aio.filter(|_| new.aio != old.aio).map(|aio| match aio {
+            Aio::Threads => "threads",
+            Aio::Native => "native",
+            Aio::IoUring => "io_uring",
+        });
+        changes.extend(aio.map(|aio| Change::Aio { device, aio: aio.to_owned() }));
+        let queues = new.queues.filter(|_| new.queues != old.queues);
+        changes.extend(queues.map(|queues| Change::Queues { device, queues: u32::from(queues) }));
+    }
+    changes
+}
+
+fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<Change> {
+    let (Some(old), Some(new)) = (before.net(), after.net()) else { return Vec::new() };
+    let mut changes = Vec::new();
+    for device in like(definition, DeviceKind::Network, interface(definition)) {
+        let model = match new.model {
+            _ if new.model == old.model => None,
+            NetModel::VirtioNet => Some("virtio-net-pci"),
+            NetModel::E1000 => Some("e1000"),
+            NetModel::Rtl8139 => Some("rtl8139"),
+            NetModel::Vmxnet3 => Some("vmxnet3"),
+            NetModel::None => None,
+        };
+        changes.extend(model.map(|model| Change::DeviceModel { device, model: model.to_owned() }));
+        if (old.backend == NetBackend::Vhost) != (new.backend == NetBackend::Vhost) {
+            changes.push(Change::Vhost { device, on: new.backend == NetBackend::Vhost });
+        }
+        if old.queues != new.queues {
+            changes.push(Change::Queues { device, queues: new.queues });
+        }
+    }
+    changes
+}
+
+/// Settings of the plan that differ and that no change of a definition corresponds to.
+fn left(before: &QemuPlan, after: &QemuPlan) -> Vec<String> {
+    let rest = |plan: &QemuPlan| {
+        let mut plan = plan.clone();
+        (plan.irqchip, plan.pit, plan.cpu) = (None, None, None);
+        let options = plan.machine.split(',').filter(|option| !option.starts_with("hpet="));
+        plan.machine = options.collect::<Vec<_>>().join(",");
+        if let Some(disk) = &mut plan.disk {
+            (disk.bus, disk.iothread, disk.aio, disk.queues) = (DiskBus::default(), false, None, None);
+        }
+        if let Some(net) = &mut plan.net {
+            (net.model, net.queues) = (NetModel::default(), 1);
+            if matches!(net.backend, NetBackend::Vhost | NetBackend::Tap) {
+                net.backend = NetBackend::Tap;
+            }
+        }
+        Table::try_from(&plan).unwrap_or_default()
+    };
+    let (before, after) = (rest(before), rest(after));
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let differ = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
+    let value = |key: &String| after.get(key).map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    differ
+        .map(|key| format!("guests.{key} became {}; a definition has no such change.", value(key)))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "carried_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! A tuning's result folder, which is identified by the files that were given.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::store::{StoreError, durable, refuse_strangers};
+
+/// The folder of a tuning's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TuningFolder {
+    folder: PathBuf,
+}
+
+impl TuningFolder {
+    /// Creates the folder, or opens that of the same tuning: `given` are the files that identify it, each
+    /// with its text, the plan first.
+    ///
+    /// # Errors
+    /// If the folder holds a tuning of other files or something else, or cannot be written.
+    pub fn open(folder: &Path, given: &[(&str, &str)]) -> Result<Self, StoreError> {
+        let of_this = Self { folder: folder.to_owned() };
+        let known = given.first().is_some_and(|(name, _)| folder.join(name).is_file());
+        if known {
+            // A file that a stopped writer did not write contradicts nothing, and no step was made before all
+            // files existed.
+            let differs = |(name, text): &&(&str, &str)| {
+                fs::read_to_string(folder.join(name)).is_ok_and(|known| known != *text)
+            };
+            let fields: Vec<String> =
+                given.iter().filter(differs).map(|(name, _)| (*name).to_owned()).collect();
+            if !fields.is_empty() {
+                return Err(StoreError::OtherPlan { folder: folder.to_owned(), fields });
+            }
+        } else {
+            refuse_strangers(folder, &given.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
+        }
+        fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
+        for (name, text) in given.iter().rev() {
+            of_this.put(name, text)?;
+        }
+        Ok(of_this)
+    }
+
+    /// Writes a file completely or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(&self, name: &str, text: &str) -> Result<(), StoreError> {
+        durable::write(&self.folder.join(name), text.as_bytes())
+    }
+
+    /// The folder of a step's study.
+    #[must_use]
+    pub fn step(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_files_open_it_again_and_others_do_not() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("result");
+        let open = |plan: &str, definition: &str| {
+            TuningFolder::open(&folder, &[("plan.toml", plan), ("definition", definition)])
+        };
+        open("one", "xml").unwrap().put("tuning.json", "{}").unwrap();
+        open("one", "xml").unwrap();
+        let other = open("one", "other").unwrap_err().to_string();
+        assert!(other.contains("which differs in: definition."), "{other}");
+        assert!(open("two", "xml").is_err());
+        assert_eq!(fs::read_to_string(folder.join("definition")).unwrap(), "xml");
+    }
+
+    #[test]
+    fn a_folder_with_something_else_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("letter.txt"), "").unwrap();
+        let refused = TuningFolder::open(place.path(), &[("plan.toml", "one")]).unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("letter.txt"), "{refused}");
+        assert!(!place.path().join("plan.toml").exists());
+    }
+}

@@ -1,0 +1,128 @@
+//! One step as a study: the best so far, without and with one more change.
+
+use serde::Deserialize as _;
+
+use super::plan::{Change, TuningPlan};
+use crate::factor::Level;
+use crate::guest::{GuestPlan, merged};
+use crate::plan::{Factor, Plan};
+
+/// The name of the arm that a change is compared with.
+pub(super) const BEFORE: &str = "before";
+/// The name of the arm of all kept changes, when they are compared with the baseline.
+pub(super) const TUNED: &str = "tuned";
+/// The name of the factor of each step.
+pub(super) const FACTOR: &str = "change";
+
+/// The best so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Best {
+    /// The guests with the kept changes.
+    pub guests: GuestPlan,
+    /// The host's settings of all kept changes.
+    pub host: Level,
+}
+
+impl Best {
+    /// The baseline.
+    #[must_use]
+    pub(super) fn of(base: &Plan) -> Self {
+        Self { guests: base.guests.clone(), host: empty(BEFORE) }
+    }
+
+    /// With one more change.
+    ///
+    /// # Errors
+    /// If the guests are not valid with it.
+    pub(super) fn with(&self, change: &Change) -> Result<Self, String> {
+        let over = change.level.guest_settings();
+        let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
+        let guests = GuestPlan::deserialize(merged(&base, [&over]))
+            .map_err(|error| error.message().replace('\n', "; "))?;
+        if let Some(problem) = guests.problems().into_iter().next() {
+            return Err(problem);
+        }
+        Ok(Self { guests, host: both(&self.host, &change.level) })
+    }
+
+    /// A level with the complete settings, so that it is independent of the plan's guests.
+    fn level(&self, name: &str) -> Result<Level, String> {
+        let guests = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
+        Ok(Level { name: name.to_owned(), guests, ..self.host.clone() })
+    }
+}
+
+/// The study of one change on top of the best so far.
+///
+/// # Errors
+/// If the change conflicts with the best so far.
+pub(super) fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
+    let after = best.with(change)?;
+    let level = Level { inhibit: change.level.inhibit, ..after.level(&change.level.name)? };
+    Ok(study(plan, best, level, &change.level.name))
+}
+
+/// The study of all kept changes together against the baseline.
+///
+/// # Errors
+/// If the guests cannot be converted to a table.
+pub(super) fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
+    Ok(study(plan, &Best::of(&plan.base), best.level(TUNED)?, TUNED))
+}
+
+/// The baseline alone, run once with each workload: for the exits that advice needs before the first
+/// comparison.
+pub(super) fn baseline(base: &Plan) -> Plan {
+    let mut study = base.clone();
+    study.title = format!("{}: baseline", study.title);
+    study.order.repeats = 1;
+    study.order.warm_up = 0;
+    study.order.until = None;
+    study.factors =
+        vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels: vec![empty(BEFORE)] }];
+    study
+}
+
+fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
+    // The guests are those of the arm before, so the level needs no table for them.
+    let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
+    let mut study = plan.base.clone();
+    study.title = format!("{}: {name}", study.title);
+    study.guests = before.guests.clone();
+    study.factors = vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels }];
+    study
+}
+
+/// A level without changes.
+pub(super) fn empty(name: &str) -> Level {
+    Level {
+        name: name.to_owned(),
+        module_parameters: Default::default(),
+        files: Default::default(),
+        kernel_settings: Default::default(),
+        frequency: None,
+        commands: Vec::new(),
+        interrupt_virtualization: None,
+        inhibit: None,
+        guests: toml::Table::new(),
+    }
+}
+
+/// The host's settings of both levels, the second overriding the first.
+fn both(first: &Level, second: &Level) -> Level {
+    let mut level = first.clone();
+    for (module, parameters) in &second.module_parameters {
+        level.module_parameters.entry(module.clone()).or_default().extend(parameters.clone());
+    }
+    level.files.extend(second.files.clone());
+    level.kernel_settings.extend(second.kernel_settings.clone());
+    level.commands.extend(second.commands.iter().cloned());
+    level.frequency = second.frequency.clone().or(level.frequency);
+    level.interrupt_virtualization = second.interrupt_virtualization.or(level.interrupt_virtualization);
+    level.inhibit = second.inhibit.or(level.inhibit);
+    level
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

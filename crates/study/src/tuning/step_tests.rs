@@ -1,0 +1,69 @@
+use super::*;
+use crate::guest::{DiskBus, GuestPlan};
+
+fn plan() -> TuningPlan {
+    let text = r#"
+name = "small"
+title = "A small tuning"
+question = "What helps?"
+[guests]
+kind = "qemu"
+machine = "pc"
+disk = { bus = "ide" }
+[[workloads]]
+name = "compute"
+tool = "sysbench"
+test = "cpu"
+[[changes]]
+name = "virtio"
+why = "Its requests need one exit."
+guests = { disk = { bus = "virtio-blk" } }
+files = { "/sys/module/kvm/parameters/halt_poll_ns" = 0 }
+[[changes]]
+name = "thread"
+why = "QEMU's main loop does not wait."
+guests = { disk = { iothread = true, bus = "virtio-blk" } }
+kernel_settings = { "kernel.numa_balancing" = 0 }
+"#;
+    TuningPlan::read(text, "small.toml").unwrap()
+}
+
+fn disks(plan: &Plan) -> Vec<(DiskBus, bool)> {
+    let of = |arm| match plan.guests_of(&arm).unwrap() {
+        GuestPlan::Qemu(guests) => guests.disk().map(|disk| (disk.bus, disk.iothread)).unwrap(),
+        _ => panic!("not QEMU"),
+    };
+    plan.arms().into_iter().map(of).collect()
+}
+
+#[test]
+fn a_step_has_what_was_kept_in_both_arms() {
+    let plan = plan();
+    let best = Best::of(&plan.base).with(&plan.changes[0]).unwrap();
+    let step = step(&plan, &best, &plan.changes[1]).unwrap();
+    assert!(step.check().is_empty(), "{:?}", step.check());
+    assert_eq!(disks(&step), [(DiskBus::VirtioBlk, false), (DiskBus::VirtioBlk, true)]);
+    let [before, after] = &step.factors[0].levels[..] else { panic!("not two arms") };
+    assert_eq!((before.name.as_str(), after.name.as_str()), ("before", "thread"));
+    assert_eq!(before.files, after.files);
+    assert_eq!(before.files.len(), 1);
+    assert_eq!((before.kernel_settings.len(), after.kernel_settings.len()), (0, 1));
+}
+
+#[test]
+fn at_the_end_the_baseline_stands_beside_all_that_was_kept() {
+    let plan = plan();
+    let best = Best::of(&plan.base).with(&plan.changes[0]).unwrap().with(&plan.changes[1]).unwrap();
+    let last = confirmation(&plan, &best).unwrap();
+    assert!(last.check().is_empty(), "{:?}", last.check());
+    assert_eq!(disks(&last), [(DiskBus::Ide, false), (DiskBus::VirtioBlk, true)]);
+    assert!(last.factors[0].levels[0].files.is_empty());
+}
+
+#[test]
+fn a_steps_study_can_be_written_as_a_plan_and_read_again() {
+    let plan = plan();
+    let step = step(&plan, &Best::of(&plan.base), &plan.changes[0]).unwrap();
+    let text = toml::to_string(&step).unwrap();
+    assert_eq!(Plan::read(&text, "step").unwrap(), step, "{text}");
+}

@@ -1,0 +1,241 @@
+//! The trait that each tool implements, and helpers for scripts and parsers.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{
+    MetricDescription, NotUnderstood, Output, Outputs, Place, Program, Scene, Step, Steps, WorkUnit, shell,
+};
+use crate::Metric;
+
+/// The longest part of an output that a message shows, in characters.
+const SHOWN: usize = 200;
+
+/// The time for which a client waits for its server, in seconds.
+const SERVER_WAIT: u32 = 60;
+
+/// The settings of one tool, and its scripts and parser.
+pub(super) trait Adapter {
+    /// Its name in messages.
+    fn tool(&self) -> &'static str;
+
+    /// Checks the settings.
+    fn check(&self) -> Result<(), Unfit>;
+
+    /// The default time limit of the measured step.
+    fn limit(&self) -> Duration;
+
+    /// The approximate duration of the measured step on hardware.
+    fn typical(&self) -> Duration;
+
+    fn needs(&self) -> Vec<Program>;
+
+    fn metrics(&self) -> Vec<MetricDescription>;
+
+    fn steps(&self, setting: &Setting<'_>) -> Steps;
+
+    /// Parses the figures; every step has ended with status 0.
+    fn parse(&self, printed: &Printed<'_>) -> Result<Vec<Metric>, NotUnderstood>;
+
+    /// The unit of its work; `None` if its figures are already for each operation, or if only the plan knows.
+    fn work_unit(&self) -> Option<WorkUnit> {
+        None
+    }
+
+    /// The amount of work of the measured step.
+    fn work(&self, _printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
+        Ok(0.0)
+    }
+}
+
+/// A setting that is not valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) field: &'static str,
+    pub(super) why: String,
+}
+
+/// Fails with `why` if `fits` is false.
+pub(super) fn demand(fits: bool, field: &'static str, why: &str) -> Result<(), Unfit> {
+    if fits { Ok(()) } else { Err(Unfit { field, why: why.to_owned() }) }
+}
+
+/// The context of the steps.
+pub(super) struct Setting<'a> {
+    /// The workload's name, which has only letters, digits and hyphens.
+    pub(super) name: &'a str,
+    pub(super) limit: Duration,
+    pub(super) scene: &'a Scene,
+}
+
+impl Setting<'_> {
+    /// The first lines of a script that works in its own folder. Several guests may be one machine, so each
+    /// has its own.
+    pub(super) fn enter_folder(&self) -> String {
+        let folder = format!("\"${{TMPDIR:-/var/tmp}}/exitless-study/{}-{}\"", self.name, self.scene.guest);
+        format!("mkdir -p {folder} && cd {folder} || exit\n")
+    }
+
+    /// A port that no other guest uses, because several guests may be one machine.
+    pub(super) fn port(&self, first: u16) -> u16 {
+        let guest = u16::try_from(self.scene.guest).unwrap_or(u16::MAX);
+        first.checked_add(guest).unwrap_or(first)
+    }
+
+    /// The address at which a client at `place` reaches this guest's servers.
+    pub(super) fn guest_address(&self, place: Place) -> String {
+        match place {
+            Place::Guest => LOOPBACK.to_owned(),
+            Place::Host => address(self.scene.address),
+        }
+    }
+
+    /// The address at which this guest reaches the host's servers.
+    pub(super) fn host_address(&self) -> String {
+        address(self.scene.host_address)
+    }
+
+    pub(super) fn step(&self, name: &'static str, place: Place, script: String) -> Step {
+        Step { name, place, script, limit: self.limit }
+    }
+
+    /// A step that is quick, or lasts as long as the measured one.
+    pub(super) fn short_step(&self, name: &'static str, place: Place, script: String) -> Step {
+        Step { name, place, script, limit: self.limit.max(Duration::from_secs(120)) }
+    }
+}
+
+const LOOPBACK: &str = "127.0.0.1";
+
+/// A guest without a network address is this machine, or is not reached by TCP.
+fn address(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| LOOPBACK.to_owned(), |address| address.to_string())
+}
+
+/// Waits until a server listens. Uses bash, because dash has no sockets.
+pub(super) fn wait_for(address: &str, port: u16) -> String {
+    let probe = format!("exec 3<>/dev/tcp/{address}/{port}");
+    let rounds = SERVER_WAIT * 10;
+    format!(
+        "n=0; until bash -c {probe} 2>/dev/null; do n=$((n + 1)); [ $n -lt {rounds} ] || \
+         {{ echo 'Nothing listens on {address} port {port}' >&2; exit 69; }}; sleep 0.1; done\n",
+        probe = shell::quoted(&probe),
+    )
+}
+
+/// This program's path, for steps on the host, where the engine runs.
+pub(super) fn own_program() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("exitless"));
+    format!("\"${{EXITLESS:-{}}}\"", path.display().to_string().replace(['"', '$', '`', '\\', '}'], "?"))
+}
+
+/// Runs `exitless load` with these arguments. Status 1 means that requests were lost, which is a figure and
+/// not a failure.
+pub(super) fn load(arguments: &[String]) -> String {
+    let line = shell::line(arguments.iter().map(String::as_str));
+    format!("{} {line} || [ $? -eq 1 ]", own_program())
+}
+
+/// The outputs of one guest's steps.
+pub(super) struct Printed<'a> {
+    pub(super) tool: &'static str,
+    pub(super) outputs: &'a Outputs,
+}
+
+impl<'a> Printed<'a> {
+    /// The output of the step `name`.
+    pub(super) fn step(&self, name: &str) -> Result<Text<'a>, NotUnderstood> {
+        let Some((step, output)) = self.outputs.steps.get_key_value(name) else {
+            let step = name.to_owned();
+            let expected = "the step to have run".to_owned();
+            return Err(NotUnderstood { tool: self.tool, step, expected, found: String::new() });
+        };
+        Ok(Text { tool: self.tool, step, output })
+    }
+}
+
+/// The output of one step, with its tool and name.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a> {
+    tool: &'static str,
+    step: &'a str,
+    pub(super) output: &'a Output,
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn stdout(&self) -> &'a str {
+        &self.output.stdout
+    }
+
+    /// The error that `expected` was not found, with the line that was there instead.
+    pub(super) fn not_understood(&self, expected: impl Into<String>, found: &str) -> NotUnderstood {
+        NotUnderstood {
+            tool: self.tool,
+            step: self.step.to_owned(),
+            expected: expected.into(),
+            found: shown(found),
+        }
+    }
+
+    /// The same error if no line can be named: it shows the last line, at which the tool stopped.
+    pub(super) fn missing(&self, expected: impl Into<String>) -> NotUnderstood {
+        let last = |text: &'a str| text.lines().rev().find(|line| !line.trim().is_empty());
+        let found = last(self.stdout()).or_else(|| last(&self.output.stderr)).unwrap_or_default();
+        self.not_understood(expected, found)
+    }
+
+    /// Parses a finite number that is not negative.
+    pub(super) fn number(&self, text: &str, what: &str, line: &str) -> Result<f64, NotUnderstood> {
+        let plain = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        let value = text.parse::<f64>().ok().filter(|value| plain && value.is_finite());
+        value.ok_or_else(|| self.not_understood(format!("{what} as a number"), line))
+    }
+}
+
+fn shown(found: &str) -> String {
+    let line = found.trim_end();
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// Figures by description.
+pub(super) struct Figures {
+    described: Vec<MetricDescription>,
+    found: Vec<Metric>,
+}
+
+impl Figures {
+    pub(super) fn new(described: Vec<MetricDescription>) -> Self {
+        Self { described, found: Vec::new() }
+    }
+
+    /// Tests whether a figure of this name is described.
+    pub(super) fn wants(&self, name: &str) -> bool {
+        self.described.iter().any(|description| description.covers(name))
+    }
+
+    /// Adds a figure if it is described and not yet known.
+    pub(super) fn add(&mut self, name: &str, value: f64) {
+        let known = self.found.iter().any(|metric| metric.name == name);
+        if let Some(description) = self.described.iter().find(|described| described.covers(name)) {
+            if !known {
+                self.found.push(description.metric(name, value));
+            }
+        }
+    }
+
+    /// All figures, in the order of their descriptions; a described figure that is missing is an error.
+    pub(super) fn all(mut self, text: &Text<'_>) -> Result<Vec<Metric>, NotUnderstood> {
+        let place = |name: &str| self.described.iter().position(|described| described.covers(name));
+        self.found.sort_by_key(|metric| place(&metric.name));
+        for described in self.described.iter().filter(|described| !described.name.ends_with('*')) {
+            if !self.found.iter().any(|metric| metric.name == described.name) {
+                return Err(text.missing(format!("a figure for {}", described.name)));
+            }
+        }
+        Ok(self.found)
+    }
+}

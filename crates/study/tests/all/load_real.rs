@@ -1,0 +1,96 @@
+//! Loads against real servers, where they are installed.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use load::{HttpLoad, MqttLoad, Outcome};
+use study::workload::{Scene, Workload, WorkloadPlan};
+
+/// A server that is ended when this is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // By SIGTERM, which nginx forwards to its workers.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// The server of a workload's own steps, on a free port in `folder`.
+fn serve(plan: &str, port: &str, program: &str, folder: &Path) -> Option<(Server, SocketAddr)> {
+    if !Path::new("/usr/sbin").join(program).exists() {
+        println!("not tested: {program} is not installed");
+        return None;
+    }
+    let plan: WorkloadPlan = toml::from_str(plan).unwrap();
+    let steps = plan.steps(&Scene::default());
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let start = |script: &str| {
+        let script = script.replace(port, &free.port().to_string());
+        Command::new("sh").arg("-c").arg(script).env("TMPDIR", folder).stderr(Stdio::null()).spawn().unwrap()
+    };
+    assert!(start(&steps.prepare[0].script).wait().unwrap().success());
+    let server = Server(start(&steps.serve[0].script));
+    let until = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(free).is_err() {
+        assert!(Instant::now() < until, "{program} does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some((server, free))
+}
+
+fn sound(outcome: &Outcome, expected: u64) {
+    println!("{}", serde_json::to_string(outcome).unwrap());
+    assert_eq!(outcome.failed_connections, 0, "{outcome:?}");
+    assert_eq!((outcome.due, outcome.sent, outcome.answered), (expected, expected, expected), "{outcome:?}");
+    let latency = outcome.latency.unwrap();
+    assert!(latency.p50 > 0.0 && latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{latency:?}");
+}
+
+#[test]
+fn mosquitto_delivers_every_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = "name = \"m\"\ntool = \"mqtt\"\nconnections = 1\nrate = 1";
+    let Some((_server, broker)) = serve(plan, "1883", "mosquitto", folder.path()) else { return };
+    for acknowledged in [false, true] {
+        let load = MqttLoad {
+            brokers: vec![broker],
+            connections: 200,
+            subscribers: 4,
+            rate: 1000.0,
+            duration: Duration::from_secs(1),
+            message_size: 64,
+            acknowledged,
+            threads: 2,
+            sources: Vec::new(),
+        };
+        sound(&load.run().unwrap(), 1000);
+    }
+}
+
+#[test]
+fn nginx_answers_every_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = "name = \"h\"\ntool = \"http\"\ngenerator = \"exitless\"\nrate = 1";
+    let Some((_server, server)) = serve(plan, "8080", "nginx", folder.path()) else { return };
+    let load = HttpLoad {
+        server,
+        host: server.to_string(),
+        path: "/document".to_owned(),
+        connections: 20,
+        rate: 1000.0,
+        duration: Duration::from_secs(1),
+        threads: 2,
+        sources: Vec::new(),
+    };
+    let outcome = load.run().unwrap();
+    sound(&outcome, 1000);
+    let size = fs::metadata(folder.path().join("exitless-study/h-0/html/document")).unwrap().len();
+    assert!(outcome.bytes >= outcome.answered_in_time * size, "{outcome:?}");
+    let missing = HttpLoad { path: "/missing".to_owned(), ..load }.run().unwrap();
+    assert_eq!((missing.answered, missing.refused), (0, 1000), "{missing:?}");
+}

@@ -1,0 +1,5 @@
+//! Tests of files, figures and loads through the crate's public interface.
+
+mod host;
+mod load_real;
+mod study_coverage;

@@ -1,0 +1,185 @@
+//! Collects and judges the evidence.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use exits::Isa;
+use exits::activation::{Status, VmState};
+use host::posting;
+use host::vms::{Vm, Vms};
+use host::{Cpu, Fingerprint, kvm};
+use live::{ChangesWatch, Collector, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
+
+use super::result::FORMAT;
+use super::seen::Seen;
+use super::{HostSide, Missing, Verification};
+use live::pause;
+
+/// The number of samples of KVM's state, evenly distributed over the time.
+const SAMPLES: u32 = 11;
+
+/// The subject of a verification.
+#[derive(Debug, Clone, Copy)]
+pub struct Verify<'a> {
+    /// The host's directory (`/`).
+    pub root: &'a Path,
+    /// All VMs that were found.
+    pub found: &'a Vms,
+    /// The VMs to judge.
+    pub vms: &'a [&'a Vm],
+    /// `vms` are only some of them, so that others do not affect the answer.
+    pub chosen: bool,
+    /// The duration of the observation.
+    pub duration: Duration,
+}
+
+/// Observes the VMs for a while and judges each. Evidence that is not available is listed, and the rest is
+/// used. When `stop` is set, the observations until then count.
+#[must_use]
+pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
+    let root = wanted.root;
+    let (host, cpu) = host_side(root);
+    let mut missing = Vec::new();
+    let mut reader = note(&mut missing, "KVM's own state", None, state_reader(wanted, host.isa));
+    let processes = wanted.vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
+    let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
+    let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
+    let mut collector = note(&mut missing, "exits", None, collector).flatten();
+
+    // The slow part of the setup is done: all is observed from here on.
+    let began_ns = monotonic_ns();
+    let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
+    for vm in wanted.vms {
+        let watch = ChangesWatch::attach(root, &vm.threads);
+        let watch = note(&mut missing, "changes of inhibit reasons", Some(vm.pid), watch);
+        watches.extend(watch.map(|watch| (vm.pid, watch)));
+    }
+    if let Some(collector) = &mut collector {
+        // Events during the setup are not part of the reported time.
+        let _ = note(&mut missing, "exits", None, collector.take());
+    }
+    let interrupts_before = posting::device_interrupts(root);
+    let mut samples: BTreeMap<VmKey, Vec<VmState>> = BTreeMap::new();
+    watch_for(wanted, stop, &mut reader, &mut samples, &mut missing);
+    let watched_ns = monotonic_ns() - began_ns;
+
+    let profile = collector.as_mut().map(Collector::take).transpose();
+    let profile = note(&mut missing, "exits", None, profile).flatten();
+    let interrupts = posting::device_interrupts(root);
+    let mut changes = BTreeMap::new();
+    for (pid, watch) in &mut watches {
+        let taken = note(&mut missing, "changes of inhibit reasons", Some(*pid), watch.take());
+        changes.extend(taken.map(|taken| (*pid, taken)));
+    }
+    let numbering = live::inhibit_numbering(root);
+    let seen = Seen {
+        host: &host,
+        cpu: &cpu,
+        root,
+        numbering: &numbering,
+        began_ns,
+        samples: &samples,
+        changes: &changes,
+        profile: profile.as_ref(),
+        interrupts: [&interrupts_before, &interrupts],
+    };
+    let vms = wanted.vms.iter().flat_map(|vm| seen.verdicts(vm)).collect();
+    if wanted.found.unreadable > 0 && !wanted.chosen {
+        let why =
+            format!("{} may not be looked into; run as root", counted_processes(wanted.found.unreadable));
+        missing.push(Missing { what: "VMs of other users", pid: None, why });
+    }
+    for one in wanted.found.held.iter().filter(|_| !wanted.chosen) {
+        let why = format!("{} was not wholly looked into: it holds whoever does", one.command);
+        missing.push(Missing { what: "a process that may be a VM", pid: Some(one.pid), why });
+    }
+    let likely = if wanted.chosen { Vec::new() } else { wanted.found.likely.clone() };
+    let mut verification = Verification {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        status: Status::Unknown,
+        host,
+        watched_ns,
+        vms,
+        likely,
+        provoked: None,
+        missing,
+    };
+    verification.status = verification.overall();
+    verification
+}
+
+fn counted_processes(number: u32) -> String {
+    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
+}
+
+fn note<T>(
+    missing: &mut Vec<Missing>,
+    what: &'static str,
+    pid: Option<i32>,
+    outcome: Result<T, live::Error>,
+) -> Option<T> {
+    match outcome {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let why = match std::error::Error::source(&error) {
+                Some(cause) => format!("{error} ({cause})"),
+                None => error.to_string(),
+            };
+            missing.push(Missing { what, pid, why });
+            None
+        }
+    }
+}
+
+fn state_reader(wanted: &Verify<'_>, isa: Option<Isa>) -> Result<Option<StateReader>, live::Error> {
+    let places: Vec<VcpuPlace> = wanted.vms.iter().flat_map(|vm| VcpuPlace::of(vm)).collect();
+    if places.is_empty() {
+        return Ok(None);
+    }
+    StateReader::load(wanted.root, isa, &places).map(Some)
+}
+
+fn watch_for(
+    wanted: &Verify<'_>,
+    stop: &AtomicBool,
+    reader: &mut Option<Option<StateReader>>,
+    samples: &mut BTreeMap<VmKey, Vec<VmState>>,
+    missing: &mut Vec<Missing>,
+) {
+    let start = Instant::now();
+    for number in 0..SAMPLES {
+        if let Some(Some(state)) = reader {
+            match note(missing, "KVM's own state", None, state.read()) {
+                Some(read) => {
+                    read.into_iter().for_each(|(vm, state)| samples.entry(vm).or_default().push(state))
+                }
+                None => *reader = None,
+            }
+        }
+        if number + 1 < SAMPLES {
+            // Observations until a signal count too.
+            let _ = pause(start + wanted.duration * (number + 1) / (SAMPLES - 1), stop);
+        }
+    }
+}
+
+fn host_side(root: &Path) -> (HostSide, Cpu) {
+    let fingerprint = Fingerprint::read(root).unwrap_or_default();
+    let kvm = kvm::usable(root);
+    let cpu = fingerprint.cpu.unwrap_or_default();
+    let host = HostSide {
+        kernel: fingerprint.kernel_release,
+        cpu: cpu.name.clone(),
+        module: kvm.vendor_module.map(str::to_owned),
+        isa: kvm.vendor_module.and_then(kvm::isa_of),
+        enabled: kvm.interrupt_virtualization.as_ref().and_then(host::InterruptVirtualization::enabled),
+        interrupt_virtualization: kvm.interrupt_virtualization,
+        enable_ipiv: kvm.vendor_module.and_then(|module| kvm::switch(root, module, "enable_ipiv")),
+        kvm: kvm.access.err().map(|obstacle| obstacle.to_string()),
+        iommus: posting::iommus(root),
+    };
+    (host, cpu)
+}

@@ -1,0 +1,83 @@
+//! A short load of a micro VM, which shows the interrupt virtualization of a new VM on this host.
+
+use exits::activation::Status;
+use probe::measure::Measure;
+use probe::run::Arm;
+use probe::{Arms, Verdict};
+
+use super::Provoked;
+use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect};
+
+/// Some hundred IPIs and EOIs: less than a second on hardware.
+fn plan() -> Plan {
+    Plan {
+        measures: vec![Measure::IpiRunning, Measure::Eoi],
+        samples: 200,
+        counted_samples: 200,
+        warm_up: 20,
+        blocks: 1,
+        ..Plan::full()
+    }
+}
+
+/// Runs it on this machine's `/dev/kvm`. A failure to run is a finding too.
+#[must_use]
+pub fn provoke() -> Provoked {
+    match collect(&plan(), &mut |_| {}) {
+        Ok(recording) => judge(&recording),
+        Err(error) => Provoked {
+            status: Status::Unknown,
+            why: Some(in_one_line(&error)),
+            exits_per_eoi: ArmPair { off: None, on: None },
+            exits_per_ipi: ArmPair { off: None, on: None },
+            checks: Vec::new(),
+        },
+    }
+}
+
+fn judge(recording: &Recording) -> Provoked {
+    let worst = |verdicts: &[Verdict]| {
+        let found = |wanted| verdicts.contains(&wanted);
+        if found(Verdict::Contradicted) {
+            Status::Inhibited
+        } else if found(Verdict::Confirmed) && !found(Verdict::Unknown) {
+            Status::Active
+        } else {
+            Status::Unknown
+        }
+    };
+    let on = recording.arm_checks.iter().filter(|check| check.arm == Arm::On);
+    let verdicts: Vec<Verdict> = on.clone().map(|check| check.verdict).collect();
+    let (status, why) = match &recording.arms {
+        Arms::OnlyOff { why } => (Status::Inhibited, Some(why.clone())),
+        Arms::Both { .. } | Arms::OnlyOn { .. } => match worst(&verdicts) {
+            Status::Active => (Status::Active, None),
+            status => (status, on.clone().next().map(|check| check.note.clone())),
+        },
+    };
+    let outcome = analyse(recording).ok();
+    let evidence = outcome.as_ref().map(|outcome| outcome.evidence.exits_per_eoi);
+    let per_ipi = |arm: Arm| {
+        let measures = &outcome.as_ref()?.measures;
+        let measure = measures.iter().find(|one| one.measure == Measure::IpiRunning)?;
+        *measure.exits.traced.of(arm)
+    };
+    Provoked {
+        status,
+        why,
+        exits_per_eoi: evidence.unwrap_or(ArmPair { off: None, on: None }),
+        exits_per_ipi: ArmPair::each(per_ipi),
+        checks: recording.arm_checks.clone(),
+    }
+}
+
+fn in_one_line(error: &CollectError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        cause = source.source();
+    }
+    text
+}
