@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use iocm::monitor::simulator::Trace;
+use iocm_monitor::simulator::Trace;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -9,7 +9,6 @@ pub mod endpoint;
 mod fatal;
 pub mod log_limit;
 pub mod memory;
-pub mod monitor;
 pub mod pool;
 pub mod protocol;
 pub mod queue;

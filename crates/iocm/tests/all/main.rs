@@ -3,5 +3,4 @@
 #[path = "../blkio_disk/mod.rs"]
 mod blkio_disk;
 mod control_tree;
-mod monitor_workers;
 mod real_front_end;

@@ -1,6 +1,6 @@
 //! The page of the bench `dynamic_load`: arrangements of I/O workers under a varying load.
 
-use iocm::monitor::evaluation::{Arrangement, ENOUGH, Evaluation, Judged, Measured, SOON};
+use iocm_monitor::evaluation::{Arrangement, ENOUGH, Evaluation, Judged, Measured, SOON};
 use maud::{Markup, html};
 
 use super::beside::{Bars, Course, legend};

@@ -1,7 +1,7 @@
 //! The page of a synthetic evaluation.
 
 use super::*;
-use iocm::monitor::evaluation::EVALUATION_FORMAT;
+use iocm_monitor::evaluation::EVALUATION_FORMAT;
 
 fn made(monitor: u64) -> Evaluation {
     let one = |phase: &str, arrangement, served: u64| Measured {

@@ -1,6 +1,6 @@
 //! The page of `exitless iocm simulate`: the monitor's policy next to the best possible one, phase by phase.
 
-use iocm::monitor::simulator::{Outcome, PhaseOutcome};
+use iocm_monitor::simulator::{Outcome, PhaseOutcome};
 use maud::{Markup, html};
 
 use super::beside::{Bars, Course, legend};
@@ -187,7 +187,7 @@ fn table(outcome: &Outcome) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iocm::monitor::simulator::{Kind, Machine, Replay, made, replay};
+    use iocm_monitor::simulator::{Kind, Machine, Replay, made, replay};
 
     #[test]
     fn the_page_draws_the_course_and_each_phase() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iocm::monitor::{Decided, Direction, Figures, Reason, State, VmExits, VmFigures};
+use iocm_monitor::{Decided, Direction, Figures, Reason, State, VmExits, VmFigures};
 use textwrap::Options;
 
 use super::NARROWEST;
@@ -211,7 +211,7 @@ fn why(reason: &Reason) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iocm::monitor::{Action, MONITOR_FORMAT};
+    use iocm_monitor::{Action, MONITOR_FORMAT};
 
     const EXITS: VmExits = VmExits { per_second: 41_200.0, io_per_second: 12_300.0, io_handling: 0.0567 };
 

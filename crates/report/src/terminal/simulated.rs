@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iocm::monitor::simulator::{Outcome, PhaseOutcome};
+use iocm_monitor::simulator::{Outcome, PhaseOutcome};
 
 use super::NARROWEST;
 use super::columns::{Column, drawn};
@@ -65,7 +65,7 @@ fn phases(outcome: &Outcome) -> Vec<Column> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iocm::monitor::simulator::{Kind, Machine, Replay, made, replay};
+    use iocm_monitor::simulator::{Kind, Machine, Replay, made, replay};
 
     #[test]
     fn the_table_fits_and_says_what_it_is() {

@@ -1,7 +1,7 @@
 //! The page of I/O cores: placement, load, and the monitor's last decision.
 
 use iocm::control::rates::Rates;
-use iocm::monitor::State;
+use iocm_monitor::State;
 
 use crate::terminal;
 

@@ -326,7 +326,7 @@ fn the_page_of_io_cores_comes_and_goes_and_says_what_runs() {
     assert!(top.shows_io());
     let lines = top.io.lines(80).join("\n");
     assert!(lines.contains("iocm serve") && lines.contains("iocm monitor"), "{lines}");
-    let state = iocm::monitor::State { target: "workers".to_owned(), ..iocm::monitor::State::default() };
+    let state = iocm_monitor::State { target: "workers".to_owned(), ..iocm_monitor::State::default() };
     let monitor = Some((state, true));
     top.observe_io(crate::top::IoCores { monitor, ..crate::top::IoCores::default() });
     let lines = top.io.lines(80).join("\n");

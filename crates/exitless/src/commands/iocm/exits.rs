@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use iocm::monitor::{ExitsSeen, VmExits};
+use iocm_monitor::{ExitsSeen, VmExits};
 use live::{Collector, Error, Watch};
 
 /// The interval of reading the counts, which examines every thread of the host.

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use clap::Args;
 use host::CpuSet;
 use iocm::config::SOCKET;
-use iocm::monitor::actuator::{Actuator, Pinning, Vhost, Workers};
-use iocm::monitor::{Monitor, Recorder, STATE, State};
+use iocm_monitor::actuator::{Actuator, Pinning, Vhost, Workers};
+use iocm_monitor::{Monitor, Recorder, STATE, State};
 use knobs::RunningHost;
 use live::pause;
 

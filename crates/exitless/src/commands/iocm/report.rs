@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use iocm::monitor::evaluation::Evaluation;
+use iocm_monitor::evaluation::Evaluation;
 
 use crate::commands::recordings::write_page;
 use crate::status::{self, Usage};

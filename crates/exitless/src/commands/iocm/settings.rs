@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use iocm::monitor::Settings;
+use iocm_monitor::Settings;
 
 use crate::status::Usage;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use iocm::monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
+use iocm_monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
 use report::html::Moment;
 use serde_json::json;
 

@@ -9,7 +9,7 @@ use clap::Args;
 use iocm::config::SOCKET;
 use iocm::control::client::{Client, ClientError};
 use iocm::control::rates::Rates;
-use iocm::monitor::{STATE, State};
+use iocm_monitor::{STATE, State};
 use serde_json::json;
 
 use crate::console;

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use iocm::config::SOCKET;
 use iocm::control::client::{Client, Sample};
 use iocm::control::rates::Rates;
-use iocm::monitor::{STATE, State};
+use iocm_monitor::{STATE, State};
 use report::top::IoCores;
 
 use super::super::watching::HOST;

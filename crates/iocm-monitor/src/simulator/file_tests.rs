@@ -1,7 +1,7 @@
 //! Traces written and read: whole ones, cut ones, and bytes of any kind.
 
 use super::*;
-use crate::monitor::simulator::{Kind, Load, made};
+use crate::simulator::{Kind, Load, made};
 use proptest::prelude::*;
 
 fn written(trace: &Trace) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use super::tests::{Kernel, cpus_of, host, run, until_looked_for, vm};
 use super::*;
-use crate::monitor::{Monitor, Settings};
+use crate::{Monitor, Settings};
 use host::fake::unpack;
 use knobs::{Restore, restore};
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! The model of a host: the throughput of an arrangement of I/O in one phase.
 
 use super::{Load, Phase, Trace};
-use crate::monitor::{Core, Layout, QueueView, View, WorkerView, balance};
+use crate::{Core, Layout, QueueView, View, WorkerView, balance};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

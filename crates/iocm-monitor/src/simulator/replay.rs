@@ -2,7 +2,7 @@
 
 use super::arrangement::{SimulatedHost, StaticChoice, best_of, each, fixed, search, shared, steps};
 use super::{BadTrace, Phase, Trace};
-use crate::monitor::{Action, Decision, Layout, PolicyState, Settings, View, decide};
+use crate::{Action, Decision, Layout, PolicyState, Settings, View, decide};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

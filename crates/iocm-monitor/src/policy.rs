@@ -265,7 +265,7 @@ mod cases;
 #[cfg(test)]
 mod polling_tests {
     use super::*;
-    use crate::monitor::WorkerView;
+    use crate::WorkerView;
 
     fn decided(core: Option<u32>, useful: f64, waiting: f64, now: bool) -> bool {
         let view = View { workers: vec![WorkerView { number: 0, core, useful }], waiting, ..View::default() };

@@ -1,7 +1,7 @@
 //! A load that changes: small requests, bulk, rest, and both at once, on a thread for each device, on each fixed number of
 //! shared workers, and on workers that follow the monitor.
 //!
-//! `cargo bench -p iocm --bench dynamic_load [-- FRONT_ENDS...]`, 8 and 64 where none are given. `DYNAMIC_LOAD_JSON=FILE`
+//! `cargo bench -p iocm-monitor --bench dynamic_load [-- FRONT_ENDS...]`, 8 and 64 where none are given. `DYNAMIC_LOAD_JSON=FILE`
 //! keeps the figures, of which `exitless iocm report FILE` makes a page with charts; `DYNAMIC_LOAD_SECONDS` are those of a
 //! phase, 6 where they are not given. Latencies count from the moment at which a request was due. The back-end is a process of its own, on
 //! the same processors as the front-ends: with two of them, the arrangements compete with the load itself.
@@ -11,9 +11,9 @@ use iocm::config::Config;
 use iocm::control::Access;
 use iocm::control::socket::BoundSocket;
 use iocm::daemon::Daemon;
-use iocm::monitor::actuator::Workers;
-use iocm::monitor::evaluation::{Arrangement, EVALUATION_FORMAT, Evaluation, Measured};
-use iocm::monitor::{Monitor, Settings};
+use iocm_monitor::actuator::Workers;
+use iocm_monitor::evaluation::{Arrangement, EVALUATION_FORMAT, Evaluation, Measured};
+use iocm_monitor::{Monitor, Settings};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Read as _;

@@ -1,14 +1,17 @@
 //! The monitor beside a real daemon, with libblkio as the front-end.
 
-use crate::blkio_disk::{BLOCK, DISK, Disk};
+#[path = "../../../iocm/tests/blkio_disk/mod.rs"]
+mod blkio_disk;
+
 use blkio::ReqFlags;
+use blkio_disk::{BLOCK, DISK, Disk};
 use iocm::config::Config;
 use iocm::control::Access;
 use iocm::control::client::Client;
 use iocm::control::socket::{BoundSocket, ControlSocket};
 use iocm::daemon::Daemon;
-use iocm::monitor::actuator::{Actuator as _, Workers};
-use iocm::monitor::{Action, Layout, Monitor, Settings};
+use iocm_monitor::actuator::{Actuator as _, Workers};
+use iocm_monitor::{Action, Layout, Monitor, Settings};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +51,7 @@ impl Drop for End<'_> {
 }
 
 /// Steps, a tenth of a second apart; what was said.
-fn steps(monitor: &mut Monitor<Workers>, count: u32) -> Vec<iocm::monitor::Decided> {
+fn steps(monitor: &mut Monitor<Workers>, count: u32) -> Vec<iocm_monitor::Decided> {
     let mut said = Vec::new();
     for step in 0..count {
         said.extend(monitor.step(f64::from(step) / 10.0).said);

@@ -175,8 +175,8 @@ fn start_of(root: &Path, pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::monitor::actuator::Seen;
-    use crate::monitor::{View, WorkerView};
+    use crate::actuator::Seen;
+    use crate::{View, WorkerView};
     use std::fs;
 
     #[test]

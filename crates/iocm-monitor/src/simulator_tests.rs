@@ -44,7 +44,7 @@ fn a_load_that_stays_is_left_alone() {
     let long = Trace { phases: vec![Phase { seconds: 200.0, ..trace.phases[0].clone() }], ..trace };
     let mut last_change = 0.0;
     let outcome = replay(&long, &Replay::default(), &mut |period| {
-        if crate::monitor::Layout::of(period.view) != period.decision.layout {
+        if crate::Layout::of(period.view) != period.decision.layout {
             last_change = period.time;
         }
     });

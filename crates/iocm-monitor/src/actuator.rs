@@ -7,7 +7,7 @@ mod vhost_vms;
 mod workers;
 
 use super::{Action, Layout, WorkerCore};
-use crate::control::client::ClientError;
+use iocm::control::client::ClientError;
 use std::collections::BTreeMap;
 
 pub use super::vm::{Seen, VmSeen};

@@ -128,8 +128,8 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::monitor::simulator::Trace;
-    use crate::monitor::{Core, QueueView};
+    use crate::simulator::Trace;
+    use crate::{Core, QueueView};
 
     fn seen(useful: f64, waiting: f64) -> Seen {
         let queue = |number| QueueView {

@@ -2,12 +2,12 @@
 
 use super::computing::{Busy, Meter, node_of};
 use super::{Actuator, Seen, Trouble, VmSeen};
-use crate::control::client::{Client, ClientError};
-use crate::monitor::view::total;
-use crate::monitor::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
+use crate::view::total;
+use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
 use host::vms::{Vm, Vms};
+use iocm::control::client::{Client, ClientError};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

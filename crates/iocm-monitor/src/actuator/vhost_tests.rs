@@ -1,7 +1,7 @@
 //! Stock hosts of plain files, with vhost's threads in both layouts.
 
 use super::*;
-use crate::monitor::{Monitor, Settings};
+use crate::{Monitor, Settings};
 use host::fake::unpack;
 use knobs::{Parameters, Restore, restore};
 use std::fmt::Write as _;
