@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use guests::{AgentGuest, Guest as _};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
-use study::guest::{AgentGuest, Guest as _};
 
 fuzz_target!(|bytes: &[u8]| {
     let folder = tempfile::tempdir_in("/dev/shm").expect("a directory");

@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
-use super::guest::Guest;
 use super::plan::Plan;
 use super::record::Cell;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot, enough};
 use super::store::StoreError;
 use super::workload::Workload;
 use attempt::Ending;
+use guests::Guest;
 
 /// The result of a session; by default, that it was interrupted before its first run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

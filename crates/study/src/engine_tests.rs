@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicU32;
 use super::*;
 use crate::Metric;
 use crate::factor::InForce;
-use crate::guest::{Armed, Finished, GuestError, GuestPlan};
 use crate::record::Run;
 use crate::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::workload::Output;
+use guests::{Armed, Finished, GuestError, GuestPlan};
 
 /// Instructions for the mocks, and what they saw.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use host::Root;
 use serde::Serialize;
 
-use super::guest::{GuestPlan, pass_through_obstacle};
 use super::plan::Plan;
 use super::schedule::Schedule;
 use super::workload::{Place, Scene, Workload as _, WorkloadPlan};
+use guests::{GuestPlan, pass_through_obstacle};
 
 /// The approximate time from a start of the guest image on hardware to its first answer.
 const GUEST_START: Duration = Duration::from_secs(10);
@@ -237,7 +237,7 @@ fn rights(plan: &Plan, host: &Host) -> Vec<Right> {
         there: host.has_kvm,
         optional: false,
     };
-    let accelerated = |guests: &GuestPlan| matches!(guests, GuestPlan::Qemu(qemu) if qemu.accel == super::guest::Accelerator::Kvm);
+    let accelerated = |guests: &GuestPlan| matches!(guests, GuestPlan::Qemu(qemu) if qemu.accel == guests::Accelerator::Kvm);
     if all_guests(plan).iter().any(accelerated) {
         rights.push(kvm("the guests"));
     }

@@ -20,9 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
-use super::guest::GuestPlan;
 use super::sampling::SamplePlan;
 use super::workload::WorkloadPlan;
+use guests::GuestPlan;
 
 /// A study as one file that anyone can run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -10,9 +10,9 @@ pub use enough::{Enough, enough};
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::guest::GuestPlan;
 use super::plan::{Arm, Plan};
 use super::record::Cell;
+use guests::GuestPlan;
 
 /// All runs of a plan with a seed.
 #[derive(Debug, Clone)]

@@ -10,7 +10,6 @@ mod mqtt;
 mod netperf;
 mod plan;
 mod probe;
-mod shell;
 mod sysbench;
 #[cfg(test)]
 mod testing;
@@ -25,6 +24,7 @@ use std::time::Duration;
 pub use command::{Command, CommandMetric};
 pub use description::MetricDescription;
 pub use fio::{Fio, FioPattern};
+pub use guests::Output;
 pub use http::{Client, Generator, Http, HttpServer};
 pub use iozone::{Iozone, IozoneTest};
 pub use mqtt::{Mqtt, QualityOfService};
@@ -33,8 +33,6 @@ pub use plan::{BadWorkload, Tool, WorkloadPlan};
 pub use probe::Probe;
 pub use sysbench::{Sysbench, SysbenchTest};
 pub use work::WorkUnit;
-
-pub(super) use shell::quoted;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,17 +130,6 @@ pub struct Step {
 pub struct Outputs {
     /// Outputs by the step's name.
     pub steps: BTreeMap<String, Output>,
-}
-
-/// The output of one step.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Output {
-    /// Its exit status; 128 plus the signal's number if a signal ended it.
-    pub status: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
 }
 
 /// The output of a tool does not have its known format.

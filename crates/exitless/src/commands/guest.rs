@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use guests::GuestFiles;
 use lab::{Cache, GUEST_BUILD_EFFORT, GuestImage};
-use study::guest::GuestFiles;
 
 use crate::console::BuildProgress;
 use crate::interrupt;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
+use guests::GuestPlan;
 use study::analysis::analyse;
 use study::engine::Conclusion;
-use study::guest::GuestPlan;
 use study::plan::Plan;
 use study::store::Store;
 use study::target::Target;

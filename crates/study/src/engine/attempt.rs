@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::watch::Watch;
 use super::{Engine, EngineError, Phase, facts, failures, scene, together};
 use crate::factor::Level;
-use crate::guest::{Guest, GuestError};
 use crate::record::Run;
 use crate::sampling::{SampledGuest, Samples, guest_processor_time};
 use crate::schedule::{ArmRuns, Slot};
 use crate::workload::{Outputs, Step, Steps};
+use guests::{Guest, GuestError};
 
 /// The limit of a shell that reads a kernel file.
 const SHORT: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::guest::{Guest, GuestError};
 use crate::workload::{Place, Program, Workload};
+use guests::{Guest, GuestError};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -8,8 +8,8 @@ use knobs::RunningHost;
 
 use super::rig::{Rig, Sampling};
 use crate::factor::{HostLevels, InForce, Level, in_force};
-use crate::guest::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 use crate::sampling::{HostSamples, SamplePlan, SampledGuest, Sampler, Samples};
+use guests::{DataPlanes, Ground, Guest, GuestError, GuestFiles, GuestPlan, HostGuest, start};
 
 /// Finds the files of the guest image, or returns the reason why there are none and what to do.
 pub type FindFiles<'a> = Box<dyn FnMut(&Path) -> Result<GuestFiles, String> + 'a>;

@@ -6,10 +6,10 @@ use host::Fingerprint;
 
 use super::StudyProgress;
 use crate::factor::{InForce, Level};
-use crate::guest::{Guest, GuestError, GuestPlan};
 use crate::record::Run;
 use crate::sampling::{SamplePlan, SampledGuest, Samples};
 use crate::store::{Store, StoreError};
+use guests::{Guest, GuestError, GuestPlan};
 
 /// A machine that can be switched, runs guests, and can be sampled: this one, or a mock.
 pub trait Rig {

@@ -1,8 +1,8 @@
 //! The steps of a workload for each guest.
 
 use crate::factor::Level;
-use crate::guest::Guest;
 use crate::workload::{Place, Scene, Step, Steps, Workload};
+use guests::Guest;
 
 /// The steps for each guest, or for the host if there are no guests.
 pub(super) fn steps(workload: &dyn Workload, levels: &[&Level], guests: &[Box<dyn Guest>]) -> Vec<Steps> {

@@ -6,8 +6,8 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use super::scene;
-use crate::guest::{Armed, Finished, Guest, GuestError, release_together};
 use crate::workload::{Outputs, Step};
+use guests::{Armed, Finished, Guest, GuestError, release_together};
 
 /// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);

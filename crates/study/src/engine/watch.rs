@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::guest::Cut;
+use guests::Cut;
 
 /// The longest delay before a signal is noticed.
 const LOOK: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::CommandPair;
-use crate::span::Span;
+use crate::Span;
 
 /// The reason why levels could not be applied. The changes made until then are undone.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FrequencyLevel, Inhibit, Setting};
-use crate::span::Span;
+use crate::Span;
 
 /// One level of a factor: the changes of the host and of the guests while it is in force. All are optional; a
 /// level without changes is the host as it is.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Plan;
 use crate::factor::Level;
-use crate::guest::GuestPlan;
+use guests::GuestPlan;
 
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

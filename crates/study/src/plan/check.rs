@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::{Factor, Plan, Problem, Until};
 use crate::analysis::exits_of_which_work;
-use crate::guest::GuestPlan;
 use crate::sampling::{SAMPLED, is_sampled};
 use crate::workload::{MetricDescription, Place, Scene};
+use guests::GuestPlan;
 
 /// A limit of runs, beyond any practical study; the schedule counts runs in 32 bits.
 const MOST_RUNS: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Plan;
-use crate::guest::GuestPlan;
 use crate::workload::{Scene, Step, Workload};
+use guests::GuestPlan;
 
 /// Time for a run's other work: starting shells and samplers, checking the levels. It is long on an emulated
 /// host.

@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 
 use super::{Arm, Plan};
-use crate::guest::{GuestPlan, merged};
+use guests::{GuestPlan, merged};
 
 /// The plan's guests, with the tables of the arm's levels merged over them.
 pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {

@@ -11,7 +11,7 @@ use super::plan::{Advised, Change};
 use super::recorded::{GUESTS, Recorded};
 use super::step::{Best, empty};
 use crate::factor::Level;
-use crate::guest::GuestPlan;
+use guests::GuestPlan;
 
 /// The device for which a change is advised, and the cost of its exits at that time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

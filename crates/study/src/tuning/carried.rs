@@ -9,7 +9,7 @@ use toml::Table;
 use super::likeness::{disk, interface, likeness};
 use super::overlay::definition_of;
 use super::plan::TuningPlan;
-use crate::guest::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
+use guests::{Aio, DiskBus, GuestPlan, Irqchip, NetBackend, NetModel, Pit, QemuPlan};
 
 /// A VM's definition with the changes of a tuning. Both are texts: nothing is written, and no VM is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

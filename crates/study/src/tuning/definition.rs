@@ -2,7 +2,7 @@
 
 use super::step::Best;
 use crate::factor::Level;
-use crate::guest::{GuestPlan, qemu_definition};
+use guests::{GuestPlan, qemu_definition};
 
 /// The settings of the host, then the definition of the first guest: QEMU's command line with an option and
 /// its value on each line, or the plan's table if the guests are not started by QEMU here.

@@ -4,7 +4,7 @@
 use domain::{Accelerator, Backend, Definition, Device, DeviceKind, FeatureState, Irqchip, TickPolicy};
 use toml::{Table, Value};
 
-use crate::guest::QemuPlan;
+use guests::QemuPlan;
 
 /// The properties of a definition that a plan's guests can have.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,8 +7,8 @@ use super::carried::Carried;
 use stats::Contrast;
 
 use crate::analysis::Finding;
-use crate::guest::GuestPlan;
 use crate::{Better, Unit};
+use guests::GuestPlan;
 
 /// Format version of [`Tuning`].
 pub const TUNING_FORMAT: u32 = 1;

@@ -3,7 +3,7 @@
 use domain::{Change, Definition, FeatureState, NoFiles, Text};
 use toml::{Table, Value};
 
-use crate::guest::{GuestPlan, QemuPlan, merged, qemu_command_line};
+use guests::{GuestPlan, QemuPlan, merged, qemu_command_line};
 
 /// The definition of the plan's guests.
 ///

@@ -1,5 +1,5 @@
 use super::*;
-use crate::guest::{Aio, DiskBus, Irqchip, NetBackend, NetModel, Pit};
+use guests::{Aio, DiskBus, Irqchip, NetBackend, NetModel, Pit};
 
 fn plan(more: &str) -> QemuPlan {
     let text = format!("kind = \"qemu\"\nmachine = \"pc\"\n{more}");

@@ -6,8 +6,8 @@ use toml::Table;
 
 use super::step::{BEFORE, Best, TUNED, baseline, step};
 use crate::factor::Level;
-use crate::guest::{Accelerator, GuestPlan};
 use crate::plan::{BadPlan, Plan, Problem};
+use guests::{Accelerator, GuestPlan};
 
 /// The changes that a tuning tries, its guests and its workloads.
 #[derive(Debug, Clone, PartialEq)]

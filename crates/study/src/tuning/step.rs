@@ -4,8 +4,8 @@ use serde::Deserialize as _;
 
 use super::plan::{Change, TuningPlan};
 use crate::factor::Level;
-use crate::guest::{GuestPlan, merged};
 use crate::plan::{Factor, Plan};
+use guests::{GuestPlan, merged};
 
 /// The name of the arm that a change is compared with.
 pub(super) const BEFORE: &str = "before";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::guest::{DiskBus, GuestPlan};
+use guests::{DiskBus, GuestPlan};
 
 fn plan() -> TuningPlan {
     let text = r#"

@@ -1,11 +1,12 @@
 //! The trait that each tool implements, and helpers for scripts and parsers.
 
+use guests::shell;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    MetricDescription, NotUnderstood, Output, Outputs, Place, Program, Scene, Step, Steps, WorkUnit, shell,
+    MetricDescription, NotUnderstood, Output, Outputs, Place, Program, Scene, Step, Steps, WorkUnit,
 };
 use crate::Metric;
 

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand, load, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
-use crate::guest::Size;
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit};
 use crate::{Better, Combine, Metric, Span, Unit};
+use guests::Size;
+use guests::shell;
 
 pub use server::HttpServer;
 

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
-use crate::guest::Size;
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit};
 use crate::{Metric, Unit};
+use guests::Size;
+use guests::shell;
 
 const PREPARE: &str = "iozone-prepare";
 const RUN: &str = "iozone";

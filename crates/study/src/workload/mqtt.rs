@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Figures, Printed, Setting, Text, Unfit, demand, load, wait_for};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit};
 use crate::{Better, Combine, Metric, Span, Unit};
+use guests::shell;
 
 const PREPARE: &str = "mqtt-prepare";
 const SERVE: &str = "mqtt-broker";

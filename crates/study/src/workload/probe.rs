@@ -7,9 +7,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Figures, Printed, Setting, Unfit, demand, own_program};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps};
 use crate::factor::Switch;
 use crate::{Better, Combine, Metric, Unit};
+use guests::shell;
 use prove::Recording;
 
 const RUN: &str = "probe";

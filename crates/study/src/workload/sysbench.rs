@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, Printed, Setting, Unfit, demand};
-use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit, shell};
+use super::{MetricDescription, NotUnderstood, Place, Program, Steps, WorkUnit};
 use crate::{Metric, Span, Unit};
+use guests::shell;
 
 const PREPARE: &str = "sysbench-prepare";
 const RUN: &str = "sysbench";

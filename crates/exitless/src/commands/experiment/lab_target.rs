@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use guests::GuestPlan;
 use lab::{Cache, Device, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
 use study::forecast::{NeededProgram, needed_programs};
-use study::guest::GuestPlan;
 use study::plan::Plan;
 use study::stream;
 use study::target::{Chunks, Connection, Remote, RemoteError};

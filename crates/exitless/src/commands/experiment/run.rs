@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::Args;
+use guests::GuestFiles;
 use host::Fingerprint;
 use serde::Serialize;
 use study::engine::{Conclusion, FailedForGood, Here, Kept, Past, ToldReasons, by_reason, carry_out};
-use study::guest::GuestFiles;
 use study::plan::Plan;
 use study::schedule::Enough;
 use study::store::Store;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use guests::{DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
 use serde::Serialize;
-use study::guest::{DataPlanes, Finished, Ground, Guest, GuestPlan, merged, release_together, skew, start};
 
 use crate::console::{BuildProgress, Waiting};
 use crate::{interrupt, status};

@@ -1,6 +1,6 @@
 use super::super::network;
 use super::*;
-use crate::guest::GuestPlan;
+use crate::GuestPlan;
 
 fn given(text: &str, index: u32) -> String {
     let GuestPlan::Qemu(plan) = toml::from_str(&format!("kind = \"qemu\"\n{text}")).unwrap() else {

@@ -13,6 +13,8 @@ mod plan;
 mod qemu;
 mod qga;
 mod reception;
+pub mod shell;
+mod span;
 mod ssh;
 mod start;
 mod waiting;
@@ -33,12 +35,11 @@ pub use pass_through::pass_through_obstacle;
 pub use plan::*;
 pub use qemu::{DataPlanes, QemuGuest, qemu_command_line, qemu_definition};
 pub use qga::AgentGuest;
+pub use span::Span;
 pub use ssh::SshGuest;
 pub use start::{Ground, start};
 pub use xen::XenGuest;
 pub use xen_image::XenImageGuest;
-
-use super::workload::Output;
 
 /// Cuts a guest off for good, so that every call that waits for it returns.
 pub type Cut = Box<dyn FnOnce() + Send>;
@@ -122,6 +123,17 @@ pub trait Armed: Send {
     /// # Errors
     /// If the guest is gone or the limit has expired.
     fn finish(self: Box<Self>, stop: &AtomicBool) -> Result<Finished, GuestError>;
+}
+
+/// The output of a script.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Its exit status; 128 plus the signal's number if a signal ended it.
+    pub status: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
 }
 
 /// The result of a released script.

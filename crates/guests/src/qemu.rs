@@ -24,7 +24,7 @@ use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
-use crate::workload::Output;
+use crate::Output;
 use data_plane::DataPlane;
 
 pub use data_plane::DataPlanes;

@@ -8,7 +8,7 @@ use guest::{Ending, Line};
 
 use super::reception::{End, Reception};
 use super::{Armed, Finished, GuestError};
-use crate::workload::Output;
+use crate::Output;
 
 /// The time for a script to end after SIGTERM, and after SIGKILL.
 pub(super) const GRACE: Duration = Duration::from_secs(5);

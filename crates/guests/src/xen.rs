@@ -10,7 +10,7 @@ use host::Root;
 use super::plan::XenPlan;
 use super::xl::Xl;
 use super::{Armed, Guest, GuestError, SshGuest, pass_through_obstacle};
-use crate::workload::Output;
+use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);

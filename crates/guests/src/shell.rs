@@ -1,7 +1,7 @@
 //! Quotes words for `sh -c`.
 
 /// The word quoted for the shell, whatever it contains (POSIX.1-2017, Shell Command Language, 2.2.2).
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+:,./@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -10,7 +10,7 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 /// A command line of quoted words.
-pub(super) fn line<Word: AsRef<str>>(words: impl IntoIterator<Item = Word>) -> String {
+pub fn line<Word: AsRef<str>>(words: impl IntoIterator<Item = Word>) -> String {
     words.into_iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }
 

@@ -13,7 +13,7 @@ use guest::{WAITING, pipes};
 use super::reception::Reception;
 use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError};
-use crate::workload::Output;
+use crate::Output;
 
 /// The host: scripts run as processes of this machine, in a folder of their own.
 #[derive(Debug)]

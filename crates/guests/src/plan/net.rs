@@ -94,7 +94,7 @@ pub enum NetBackend {
 
 impl NetBackend {
     /// Tests whether a process other than QEMU accesses the guest's memory.
-    pub(in crate::guest) fn is_vhost_user(self) -> bool {
+    pub(crate) fn is_vhost_user(self) -> bool {
         matches!(self, Self::VhostUser | Self::Iocm)
     }
 }

@@ -18,7 +18,7 @@ const DELIMITER: u8 = 0xff;
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// A transport to a guest agent.
-pub(in crate::guest) trait Transport: Send {
+pub(crate) trait Transport: Send {
     /// Executes a command, and returns its result.
     fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, String>;
 }
@@ -123,10 +123,10 @@ impl Transport for Socket {
 
 /// libvirt's transport: `virsh qemu-agent-command`.
 #[derive(Debug)]
-pub(in crate::guest) struct Virsh {
-    pub(in crate::guest) program: PathBuf,
-    pub(in crate::guest) connect: String,
-    pub(in crate::guest) domain: String,
+pub(crate) struct Virsh {
+    pub(crate) program: PathBuf,
+    pub(crate) connect: String,
+    pub(crate) domain: String,
 }
 
 impl Transport for Virsh {

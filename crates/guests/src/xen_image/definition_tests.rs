@@ -1,5 +1,5 @@
 use super::*;
-use crate::guest::GuestPlan;
+use crate::GuestPlan;
 
 fn plan(text: &str) -> XenImagePlan {
     match toml::from_str(&format!("kind = \"xen-image\"\n{text}")).unwrap() {

@@ -24,7 +24,7 @@ use super::last_words::LastWords;
 use super::plan::XenImagePlan;
 use super::xl::Xl;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
-use crate::workload::Output;
+use crate::Output;
 
 /// The time for a domain to power off before it is destroyed.
 const POWER_OFF: Duration = Duration::from_secs(30);

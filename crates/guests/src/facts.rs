@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::GuestError;
-use crate::workload::Output;
+use crate::Output;
 
 const SCRIPT: &str = "echo \"kernel=$(uname -r)\"; \
     echo \"CPU model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)\"; \

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use guest::pipes::Sink;
 use guest::{BEGAN, READY};
 
-use crate::workload::Output;
+use crate::Output;
 
 /// The bytes that are kept of each of a script's outputs. Tools print kilobytes.
 const LARGEST_OUTPUT: usize = 64 << 20;

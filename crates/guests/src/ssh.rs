@@ -13,7 +13,8 @@ use super::plan::SshAccess;
 use super::reception::Reception;
 use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError};
-use crate::workload::{Output, quoted};
+use crate::Output;
+use crate::shell::quoted;
 
 /// One machine. All its commands share one connection, so that a release costs one packet and no login.
 #[derive(Debug)]

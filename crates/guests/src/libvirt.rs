@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::plan::{AgentChannel, LibvirtPlan};
 use super::qga::{AgentGuest, Virsh};
 use super::{Armed, Guest, GuestError, SshGuest};
-use crate::workload::Output;
+use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);

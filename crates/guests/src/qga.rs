@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::waiting::GRACE;
 use super::{Armed, Finished, Guest, GuestError};
-use crate::workload::Output;
+use crate::Output;
 use clock::ClockDifference;
 use transport::Socket;
 
