@@ -4,6 +4,7 @@ mod command;
 mod data_plane;
 mod devices;
 mod network;
+mod options;
 mod process;
 
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ pub fn qemu_definition(plan: &QemuPlan) -> Vec<String> {
     let words = command::arguments(plan, 0, &image_files(), &wiring);
     let mut lines = vec![command::program(plan).display().to_string()];
     let mut takes_value = false;
-    let own_tap = format!("ifname={},", network::tap_name(0));
+    let own_tap = format!("ifname={},", options::tap_name(0));
     let own = plan.kernel_arguments.join(" ");
     let mut words = words.into_iter();
     while let Some(word) = words.next() {

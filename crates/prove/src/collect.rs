@@ -3,44 +3,18 @@
 mod rig;
 mod schedule;
 
-use std::fmt;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use host::Fingerprint;
 use probe::Arms;
-use probe::measure::Measure;
-use probe::run::Arm;
 
 use super::recording::arms_of;
-use super::warning::arm_in_words;
 use super::{BadPlan, FORMAT, Plan, Recording};
+pub use schedule::Progress;
+
 use rig::Rig;
 use schedule::Schedule;
-
-/// The progress of a collection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Finished runs.
-    pub done: u32,
-    /// The number of all runs.
-    pub total: u32,
-    /// The measure of the next run.
-    pub measure: Measure,
-    /// The arm of the next run.
-    pub arm: Arm,
-    /// The next run counts exits instead of cycles.
-    pub counted: bool,
-}
-
-impl fmt::Display for Progress {
-    /// Writes, for example, "run 13 of 98: IPI to a running vCPU, on, timed".
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arm = arm_in_words(self.arm);
-        let kind = if self.counted { "counted" } else { "timed" };
-        write!(f, "run {} of {}: {}, {arm}, {kind}", self.done + 1, self.total, self.measure.title())
-    }
-}
 
 /// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]

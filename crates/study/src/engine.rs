@@ -5,14 +5,16 @@ mod facts;
 mod failures;
 mod here;
 mod past;
+mod progress;
 mod rig;
 mod scene;
 mod together;
 mod watch;
 
-pub use failures::{SharedReason, ToldReasons, by_reason};
+pub use failures::{FailedForGood, SharedReason, ToldReasons, by_reason};
 pub use here::{FindFiles, Here};
 pub use past::{Past, Tried};
+pub use progress::{Phase, StudyProgress};
 pub use rig::{Kept, Rig, Sampling, Sink};
 
 use exits::counted;
@@ -24,7 +26,6 @@ use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
 use super::plan::Plan;
-use super::record::Cell;
 use super::schedule::{ArmRuns, Enough, Schedule, Slot, enough};
 use super::store::StoreError;
 use super::workload::Workload;
@@ -42,54 +43,6 @@ pub struct Conclusion {
     pub failed: Vec<FailedForGood>,
     /// Changes of the host that could not be undone.
     pub not_undone: Vec<String>,
-}
-
-/// A run with all its attempts used, or whose failure no further attempt can change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FailedForGood {
-    /// Its position in the order.
-    pub position: u32,
-    /// Its cell.
-    pub cell: Cell,
-    /// The reason of the last failure.
-    pub why: String,
-}
-
-/// The progress of a study.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StudyProgress {
-    /// The run's position in the order.
-    pub position: u32,
-    /// The number of runs that are complete or have failed for good.
-    pub done: u32,
-    /// The number of runs in the blocks that are known to be needed.
-    pub total: u32,
-    /// There may be more blocks than these.
-    pub at_least: bool,
-    /// The cell of the run.
-    pub cell: Cell,
-    /// The attempt, counted from 0.
-    pub attempt: u32,
-    /// The current phase of the run.
-    pub phase: Phase,
-    /// Estimated seconds left for `total` runs, by the mean of the completed ones; `None` before the first.
-    pub left: Option<f64>,
-}
-
-/// A phase of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// The arm's levels are being applied.
-    Levels,
-    /// Guests are being started.
-    Guests,
-    /// Files are being created in the guests.
-    Prepare,
-    /// A warm-up run, whose result is discarded.
-    WarmUp,
-    /// The run itself.
-    Run,
 }
 
 /// The reason why a study stopped before its end; all runs made until then are kept.

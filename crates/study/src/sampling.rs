@@ -2,6 +2,7 @@
 
 mod access;
 mod exit;
+mod exit_figures;
 mod figures;
 mod frequency;
 mod guest_threads;

@@ -1,7 +1,7 @@
 //! QEMU's command line for one guest.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use guest::{AGENT_ARGUMENT, PORT_NAME, Port, ROOT_SERIAL, Settings};
@@ -10,6 +10,7 @@ use super::super::GuestFiles;
 use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan};
 use super::devices;
 use super::network::Wiring;
+use super::options::{escaped, virtio_suffix};
 
 /// The monitor's socket, in the guest's folder.
 pub(super) const MONITOR: &str = "qmp.sock";
@@ -53,7 +54,7 @@ pub(super) fn arguments(plan: &QemuPlan, index: u32, files: &GuestFiles, wiring:
     }
     add(&["-serial", "file:console", "-qmp", &format!("unix:{MONITOR},server=on,wait=off")]);
     add(&["-chardev", "stdio,id=agent,signal=off"]);
-    let bus = devices::virtio_suffix(plan);
+    let bus = virtio_suffix(plan);
     add(&["-device", &format!("virtio-serial-{bus}")]);
     add(&["-device", &format!("virtserialport,chardev=agent,name={PORT_NAME}")]);
     add(&["-drive", &format!("if=none,id=root,format=raw,readonly=on,file={}", escaped(&files.root))]);
@@ -118,11 +119,6 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
     let own = settings.arguments().join(" ");
     let given = plan.kernel_arguments.join(" ");
     format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
-}
-
-/// A path as a value in a QEMU option, where commas are doubled.
-pub(super) fn escaped(path: &Path) -> String {
-    path.display().to_string().replace(',', ",,")
 }
 
 #[cfg(test)]

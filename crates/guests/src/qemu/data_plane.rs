@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::super::plan::{IoArrangement, IoWorkers, QemuPlan};
-use super::network::tap_name;
+use super::options::tap_name;
 use super::process;
 
 /// The data plane's folder, next to those of the guests.

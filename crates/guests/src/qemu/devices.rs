@@ -1,18 +1,12 @@
-//! The guest's disk, and the bus of its virtio devices.
+//! The guest's disk.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::super::plan::{Aio, DiskBus, DiskCache, DiskPlan, QemuPlan};
-use super::command::escaped;
+use super::options::{escaped, virtio_suffix};
 
 const FRESH: &str = "disk.raw";
-
-/// The suffix of QEMU's names of virtio devices: microvm has no PCI by default.
-pub(super) fn virtio_suffix(plan: &QemuPlan) -> &'static str {
-    let pci = !plan.is_microvm() || plan.machine.split(',').any(|option| option == "pcie=on");
-    if pci { "pci" } else { "device" }
-}
 
 /// Makes the fresh, sparse image of a guest, if the plan asks for one.
 pub(super) fn make_disk(plan: &QemuPlan, index: u32, folder: &Path) -> Result<(), String> {

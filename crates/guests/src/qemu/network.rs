@@ -10,7 +10,7 @@ use guest::Network;
 use super::super::addresses::{PREFIX, measured_network};
 use super::super::plan::{NetBackend, NetModel, NetPlan, QemuPlan};
 use super::data_plane::socket_of;
-use super::devices::virtio_suffix;
+use super::options::{escaped, tap_name, virtio_suffix};
 
 /// The host's address for guests with QEMU's own network stack (docs/system/devices/net.rst of QEMU).
 pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
@@ -76,11 +76,6 @@ pub(super) fn wiring(plan: &QemuPlan, index: u32) -> Wiring {
     Wiring { arguments, guest, host, tap }
 }
 
-/// The tap device of guest `index`; the process number distinguishes studies on one machine.
-pub(super) fn tap_name(index: u32) -> String {
-    format!("ex{}-{index}", std::process::id())
-}
-
 fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
     let [_, _, high, low] = index.to_be_bytes();
     let address = format!("mac=52:54:00:18:{high:02x}:{low:02x}");
@@ -107,7 +102,7 @@ fn device(plan: &QemuPlan, net: &NetPlan, index: u32) -> String {
 fn shared_memory(plan: &QemuPlan, net: &NetPlan, index: u32) -> Vec<String> {
     let given = net.socket.as_deref().unwrap_or_default().replace("{guest}", &index.to_string());
     let socket = if net.backend == NetBackend::Iocm { socket_of(index) } else { given.into() };
-    let socket = super::command::escaped(&socket);
+    let socket = escaped(&socket);
     [
         "-object".to_owned(),
         format!("memory-backend-memfd,id=memory,share=on,size={}k", plan.memory.bytes() >> 10),

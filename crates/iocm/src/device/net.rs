@@ -2,11 +2,13 @@
 
 mod buffers;
 mod control;
+mod error;
 mod features;
 mod header;
 mod offload;
 mod packet;
 mod receive;
+mod segmentation;
 pub mod switch;
 mod tap;
 mod transmit;
@@ -16,17 +18,19 @@ use crate::clock::now_ns;
 use crate::protocol::{ProtocolFeatures, VirtioFeatures};
 use crate::queue::Handler;
 use control::ControlQueue;
+use packet::Mac;
 use receive::{Receive, Source};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use switch::{Address, Port, Sender, Switches};
 use transmit::{Target, Transmit};
 
 pub use buffers::{Buffers, Delivery};
+pub use error::NetError;
 pub use header::{LEGACY_SIZE, Malformed, NetHeader, SIZE, Segmentation};
-pub use offload::{Offloads, cut, make_checksum};
+pub use offload::Offloads;
 pub use packet::{HEAD, HeaderOffsets, LARGEST, Version};
+pub use segmentation::{cut, make_checksum};
 pub use tap::{Tap, TapOptions, TapQueue};
 
 /// The link of a network device: the tap or switch that it is connected to.
@@ -73,65 +77,6 @@ impl Default for NetOptions {
             packets_a_second: 0,
             bytes_a_second: 0,
         }
-    }
-}
-
-/// A failure to make a network device.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NetError {
-    /// The tap cannot be opened or configured.
-    #[error("The tap {name} {what}; it takes CAP_NET_ADMIN, or an interface that was made for this user")]
-    Tap {
-        /// The name of the interface.
-        name: String,
-        /// The operation that failed.
-        what: &'static str,
-        /// The system's error.
-        #[source]
-        source: io::Error,
-    },
-    /// The namespace cannot be entered.
-    #[error("Cannot enter the network namespace {path}")]
-    Namespace {
-        /// The path of the namespace.
-        path: String,
-        /// The system's error.
-        #[source]
-        source: io::Error,
-    },
-    /// A descriptor is not a tap.
-    #[error("Descriptor {number} is not a tap that can be used")]
-    NoTap {
-        /// The number of the descriptor.
-        number: i32,
-        /// The system's error.
-        #[source]
-        source: io::Error,
-    },
-    /// The number of descriptors is not that of queue pairs.
-    #[error("{pairs} pairs of queues need as many descriptors of a tap, and {files} are given")]
-    Files {
-        /// Descriptors.
-        files: usize,
-        /// Pairs of queues.
-        pairs: u16,
-    },
-    /// Another device of the switch has this address.
-    #[error("Another device of the same switch has the address {}", Mac(.0))]
-    Address(Address),
-    /// The process has too many open files.
-    #[error("Cannot make an eventfd for waking an I/O worker")]
-    File(#[source] io::Error),
-}
-
-/// A MAC address in the usual notation.
-struct Mac<'a>(&'a Address);
-
-impl std::fmt::Display for Mac<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bytes = self.0.map(|byte| format!("{byte:02x}"));
-        f.write_str(&bytes.join(":"))
     }
 }
 

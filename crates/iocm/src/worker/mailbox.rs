@@ -1,6 +1,6 @@
 //! The commands to a worker's thread.
 
-use super::Polling;
+use super::backoff::Polling;
 use crate::queue::{Queue, QueueKey, Token};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;

@@ -7,6 +7,7 @@
 //! was Off, so both switches are seen.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use exits::{ExitCounts, ExitReason, HandlingTime};
@@ -14,8 +15,32 @@ use live::InhibitChange;
 use probe::measure::Measure;
 use probe::run::{Arm, Run};
 
-use super::Progress;
+use crate::warning::arm_in_words;
 use crate::{CountedRun, Failure, Plan, TimedRun};
+
+/// The progress of a collection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Finished runs.
+    pub done: u32,
+    /// The number of all runs.
+    pub total: u32,
+    /// The measure of the next run.
+    pub measure: Measure,
+    /// The arm of the next run.
+    pub arm: Arm,
+    /// The next run counts exits instead of cycles.
+    pub counted: bool,
+}
+
+impl fmt::Display for Progress {
+    /// Writes, for example, "run 13 of 98: IPI to a running vCPU, on, timed".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let arm = arm_in_words(self.arm);
+        let kind = if self.counted { "counted" } else { "timed" };
+        write!(f, "run {} of {}: {}, {arm}, {kind}", self.done + 1, self.total, self.measure.title())
+    }
+}
 
 const BLOCK: [Arm; 4] = [Arm::Off, Arm::On, Arm::On, Arm::Off];
 

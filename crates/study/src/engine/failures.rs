@@ -2,7 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::FailedForGood;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Cell;
+
+/// A run with all its attempts used, or whose failure no further attempt can change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedForGood {
+    /// Its position in the order.
+    pub position: u32,
+    /// Its cell.
+    pub cell: Cell,
+    /// The reason of the last failure.
+    pub why: String,
+}
 
 /// The prefix of the reason of a run that was not tried.
 const NOT_TRIED: &str = "not tried, because guests did not start before: ";
@@ -63,7 +76,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::record::Cell;
 
     fn failed(position: u32, why: &str) -> FailedForGood {
         let cell = Cell { arm: BTreeMap::new(), guests: 1, workload: "fio".to_owned(), block: 0 };

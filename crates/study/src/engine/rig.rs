@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use host::Fingerprint;
 
-use super::StudyProgress;
+use super::progress::StudyProgress;
 use crate::factor::{InForce, Level};
 use crate::record::Run;
 use crate::sampling::{SamplePlan, SampledGuest, Samples};

@@ -9,7 +9,7 @@ use live::Following;
 use traces::{Options, Reading, Sums};
 
 use super::access;
-use super::exit::{ExitsSeen, in_words, metrics};
+use super::exit_figures::{ExitsSeen, in_words, metrics};
 
 /// A running xentrace, and the exits found in its records.
 pub(super) struct Traced {

@@ -108,7 +108,7 @@ pub(super) fn next(
                     advised.exits_per_second, device.name, advised.host_cpu_percent, cure.does
                 );
                 let change = Change { why, level: Level { guests, ..empty(&name) } };
-                let after = best.with(&change);
+                let after = best.with(&change.level);
                 let is_new = after.is_ok_and(|after| !tried.guests.contains(&after.guests));
                 if is_new && found.next.is_none() {
                     found.next = Some((change, advised));

@@ -157,7 +157,7 @@ impl TuningPlan {
                     format!("expected a name that no other one of the changes has, found {name:?} again"),
                 );
             }
-            match step(self, &best, change) {
+            match step(&self.base, &best, &change.level) {
                 Err(what) => add(at, what),
                 Ok(plan) => {
                     for problem in plan.check() {

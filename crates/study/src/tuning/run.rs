@@ -125,7 +125,7 @@ impl Loop<'_> {
         measuring: &mut M,
     ) -> Result<Going, M::Error> {
         let folder = folder_of(self.tuning.steps.len(), &change.level.name);
-        let made = match (step(self.plan, &self.best, change), self.best.with(change)) {
+        let made = match (step(&self.plan.base, &self.best, &change.level), self.best.with(&change.level)) {
             (Ok(study), Ok(after)) => Ok((study, after)),
             (Err(why), _) | (_, Err(why)) => Err(why),
         };
@@ -233,7 +233,7 @@ impl Loop<'_> {
             return Ok(Some(()));
         }
         // The plan was valid with each of them.
-        let Ok(study) = confirmation(self.plan, &self.best) else { return Ok(Some(())) };
+        let Ok(study) = confirmation(&self.plan.base, &self.best) else { return Ok(Some(())) };
         let step = Step {
             name: TUNED.to_owned(),
             why: "All kept changes together against the baseline.".to_owned(),
@@ -277,8 +277,8 @@ pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     let one = |change: &Change| Preview {
         name: change.level.name.clone(),
         why: change.why.clone(),
-        after: best.with(change).map_or_else(|_| before.clone(), |after| definition(&after)),
-        runs: step(plan, &best, change).map_or(0, |study| runs(&study)),
+        after: best.with(&change.level).map_or_else(|_| before.clone(), |after| definition(&after)),
+        runs: step(&plan.base, &best, &change.level).map_or(0, |study| runs(&study)),
     };
     let steps = plan.changes.iter().map(one).collect();
     (before, steps)

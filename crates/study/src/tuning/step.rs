@@ -2,7 +2,6 @@
 
 use serde::Deserialize as _;
 
-use super::plan::{Change, TuningPlan};
 use crate::factor::Level;
 use crate::plan::{Factor, Plan};
 use guests::{GuestPlan, merged};
@@ -34,15 +33,15 @@ impl Best {
     ///
     /// # Errors
     /// If the guests are not valid with it.
-    pub(super) fn with(&self, change: &Change) -> Result<Self, String> {
-        let over = change.level.guest_settings();
+    pub(super) fn with(&self, change: &Level) -> Result<Self, String> {
+        let over = change.guest_settings();
         let base = toml::Table::try_from(&self.guests).map_err(|error| error.to_string())?;
         let guests = GuestPlan::deserialize(merged(&base, [&over]))
             .map_err(|error| error.message().replace('\n', "; "))?;
         if let Some(problem) = guests.problems().into_iter().next() {
             return Err(problem);
         }
-        Ok(Self { guests, host: both(&self.host, &change.level) })
+        Ok(Self { guests, host: both(&self.host, change) })
     }
 
     /// A level with the complete settings, so that it is independent of the plan's guests.
@@ -56,18 +55,18 @@ impl Best {
 ///
 /// # Errors
 /// If the change conflicts with the best so far.
-pub(super) fn step(plan: &TuningPlan, best: &Best, change: &Change) -> Result<Plan, String> {
+pub(super) fn step(base: &Plan, best: &Best, change: &Level) -> Result<Plan, String> {
     let after = best.with(change)?;
-    let level = Level { inhibit: change.level.inhibit, ..after.level(&change.level.name)? };
-    Ok(study(plan, best, level, &change.level.name))
+    let level = Level { inhibit: change.inhibit, ..after.level(&change.name)? };
+    Ok(study(base, best, level, &change.name))
 }
 
 /// The study of all kept changes together against the baseline.
 ///
 /// # Errors
 /// If the guests cannot be converted to a table.
-pub(super) fn confirmation(plan: &TuningPlan, best: &Best) -> Result<Plan, String> {
-    Ok(study(plan, &Best::of(&plan.base), best.level(TUNED)?, TUNED))
+pub(super) fn confirmation(base: &Plan, best: &Best) -> Result<Plan, String> {
+    Ok(study(base, &Best::of(base), best.level(TUNED)?, TUNED))
 }
 
 /// The baseline alone, run once with each workload: for the exits that advice needs before the first
@@ -83,10 +82,10 @@ pub(super) fn baseline(base: &Plan) -> Plan {
     study
 }
 
-fn study(plan: &TuningPlan, before: &Best, after: Level, name: &str) -> Plan {
+fn study(base: &Plan, before: &Best, after: Level, name: &str) -> Plan {
     // The guests are those of the arm before, so the level needs no table for them.
     let levels = vec![Level { name: BEFORE.to_owned(), ..before.host.clone() }, after];
-    let mut study = plan.base.clone();
+    let mut study = base.clone();
     study.title = format!("{}: {name}", study.title);
     study.guests = before.guests.clone();
     study.factors = vec![Factor { name: FACTOR.to_owned(), baseline: BEFORE.to_owned(), levels }];

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tuning::TuningPlan;
 use guests::{DiskBus, GuestPlan};
 
 fn plan() -> TuningPlan {
@@ -39,8 +40,8 @@ fn disks(plan: &Plan) -> Vec<(DiskBus, bool)> {
 #[test]
 fn a_step_has_what_was_kept_in_both_arms() {
     let plan = plan();
-    let best = Best::of(&plan.base).with(&plan.changes[0]).unwrap();
-    let step = step(&plan, &best, &plan.changes[1]).unwrap();
+    let best = Best::of(&plan.base).with(&plan.changes[0].level).unwrap();
+    let step = step(&plan.base, &best, &plan.changes[1].level).unwrap();
     assert!(step.check().is_empty(), "{:?}", step.check());
     assert_eq!(disks(&step), [(DiskBus::VirtioBlk, false), (DiskBus::VirtioBlk, true)]);
     let [before, after] = &step.factors[0].levels[..] else { panic!("not two arms") };
@@ -53,8 +54,9 @@ fn a_step_has_what_was_kept_in_both_arms() {
 #[test]
 fn at_the_end_the_baseline_stands_beside_all_that_was_kept() {
     let plan = plan();
-    let best = Best::of(&plan.base).with(&plan.changes[0]).unwrap().with(&plan.changes[1]).unwrap();
-    let last = confirmation(&plan, &best).unwrap();
+    let best =
+        Best::of(&plan.base).with(&plan.changes[0].level).unwrap().with(&plan.changes[1].level).unwrap();
+    let last = confirmation(&plan.base, &best).unwrap();
     assert!(last.check().is_empty(), "{:?}", last.check());
     assert_eq!(disks(&last), [(DiskBus::Ide, false), (DiskBus::VirtioBlk, true)]);
     assert!(last.factors[0].levels[0].files.is_empty());
@@ -63,7 +65,7 @@ fn at_the_end_the_baseline_stands_beside_all_that_was_kept() {
 #[test]
 fn a_steps_study_can_be_written_as_a_plan_and_read_again() {
     let plan = plan();
-    let step = step(&plan, &Best::of(&plan.base), &plan.changes[0]).unwrap();
+    let step = step(&plan.base, &Best::of(&plan.base), &plan.changes[0].level).unwrap();
     let text = toml::to_string(&step).unwrap();
     assert_eq!(Plan::read(&text, "step").unwrap(), step, "{text}");
 }

@@ -1,5 +1,18 @@
 //! The protocol headers of a packet (IEEE 802.3 and 802.1Q, RFC 791, 8200, 9293, 768).
 
+/// An Ethernet address.
+pub type Address = [u8; 6];
+
+/// A MAC address in the usual notation.
+pub(super) struct Mac<'a>(pub(super) &'a Address);
+
+impl std::fmt::Display for Mac<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.0.map(|byte| format!("{byte:02x}"));
+        f.write_str(&bytes.join(":"))
+    }
+}
+
 /// Bytes of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
 

@@ -9,14 +9,15 @@ mod batch;
 mod sender;
 mod table;
 
-use super::NetError;
+use super::error::NetError;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+pub use super::packet::Address;
 pub use backlog::PortBacklog;
 pub use batch::Batch;
 pub use sender::{Forwarded, Sender};
-pub use table::{Address, Table};
+pub use table::Table;
 
 /// A port of a switch, the guest's side.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 
 mod interface;
 
-use super::NetError;
+use super::error::NetError;
 use super::header::{NetHeader, SIZE};
 use super::offload::Offloads;
 use crate::memory::Part;

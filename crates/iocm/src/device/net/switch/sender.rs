@@ -2,11 +2,13 @@
 
 use super::backlog::PortBacklog;
 use super::batch::Batch;
-use super::table::{Address, LookupCache};
+use super::table::LookupCache;
 use super::{Plugged, Port};
 use crate::device::net::header::{LEGACY_SIZE, Malformed, NetHeader, Segmentation};
-use crate::device::net::offload::{Offloads, cut, make_checksum};
+use crate::device::net::offload::Offloads;
+use crate::device::net::packet::Address;
 use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
+use crate::device::net::segmentation::{cut, make_checksum};
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 

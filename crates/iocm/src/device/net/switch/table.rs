@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// An Ethernet address.
-pub type Address = [u8; 6];
+use crate::device::net::packet::Address;
 
 /// The ageing time of an address without packets, nanoseconds: IEEE 802.1Q, 8.8.3, as in other bridges.
 const AGE_NS: u64 = 300 * 1_000_000_000;

@@ -1,6 +1,6 @@
 //! The ioctls of taps.
 
-use crate::device::net::NetError;
+use crate::device::net::error::NetError;
 use crate::device::net::header::SIZE;
 use crate::device::net::offload::Offloads;
 use rustix::fs::{Mode, OFlags, fcntl_setfl, open};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::VirtioFeatures;
 use proptest::prelude::*;
 
 /// A TCP or UDP packet over either version, with the sum of its pseudo-header where its checksum goes.
