@@ -49,7 +49,17 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
         }
     }
     let now = Text::new(&*text.name, draft.bytes());
-    notes.extend(newly_implied(&before, &reader::read(&now, files)?));
+    let after = match reader::read(&now, files) {
+        Ok(after) => after,
+        // In a text that is more than a command, a longer argument can change what the words around it are.
+        Err(error) => {
+            let reason = format!("The text can no longer be read with it: {error}. Name a file with the command alone.");
+            let refuse = |change: &Change| Refusal { change: change.clone(), reason: reason.clone() };
+            let refused = changes.iter().map(refuse).collect();
+            return Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused });
+        }
+    };
+    notes.extend(newly_implied(&before, &after));
     let mut seen = BTreeSet::new();
     notes.retain(|note| seen.insert(note.clone()));
     Ok(Edited { bytes: now.bytes, edits: draft.into_edits(), notes, refused })
