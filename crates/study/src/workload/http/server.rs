@@ -26,7 +26,7 @@ worker_processes auto;
 worker_rlimit_nofile 1048576;
 pid nginx.pid;
 error_log stderr crit;
-events { worker_connections 65536; }
+events { worker_connections CONNECTIONS; }
 http {
     access_log off;
     keepalive_requests 1000000000;
@@ -38,6 +38,9 @@ http {
     server { listen PORT backlog=65535; root html; }
 }
 ";
+
+/// Connections of nginx beside those of clients: its listening sockets, and a client that connects anew.
+const SPARE_CONNECTIONS: u32 = 64;
 
 /// The configuration of Apache, with Debian's paths.
 const APACHE2: &str = "\
@@ -70,12 +73,14 @@ impl HttpServer {
     }
 
     /// Writes the configuration into the current folder.
-    pub(super) fn configure(self, port: u16) -> String {
+    pub(super) fn configure(self, port: u16, connections: u32) -> String {
         let text = match self {
             Self::Nginx => NGINX,
             Self::Apache2 => APACHE2,
         };
-        let text = text.replace("PORT", &port.to_string());
+        // Each worker of nginx may get all connections, and takes 0.4 KiB for each that it may have from the start.
+        let connections = connections.saturating_add(SPARE_CONNECTIONS).to_string();
+        let text = text.replace("PORT", &port.to_string()).replace("CONNECTIONS", &connections);
         format!("printf %s {} >server.conf\n", shell::quoted(&text))
     }
 
