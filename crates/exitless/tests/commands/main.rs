@@ -13,6 +13,7 @@ mod experiment_report;
 mod experiment_run;
 mod floors;
 mod fuzz_targets;
+mod golden_files;
 mod guest;
 mod iocm;
 mod iocm_control;
