@@ -68,10 +68,12 @@ pub(crate) fn run<F: Feed, R: Default + Send>(
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(work);
-        }
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         work();
+        // The scope would wait for what they compute. This waits for their ends, with all that belongs to a thread.
+        for helper in helpers {
+            helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
     });
 }
 
