@@ -19,6 +19,7 @@ mod guest_image;
 mod guest_initial_ram_disk;
 mod guest_recipe;
 mod image;
+mod input;
 mod job;
 mod kernel;
 mod laboratory;

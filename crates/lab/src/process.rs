@@ -1,7 +1,7 @@
 //! The emulator's process: its frames, its console, and its end.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
-use crate::frames::{Decoder, Frame, LARGEST_PAYLOAD};
-use crate::job::{Order, PlacedFile};
+use crate::frames::{Decoder, Frame};
+use crate::input::Input;
 use crate::machine::PowerOn;
 use crate::namespaces;
 use crate::packages::last_lines;
@@ -93,14 +93,14 @@ impl Process {
         self.time
     }
 
-    /// Sends the order and its files at the agent's speed. If the emulator ends first, the rest is lost, and
-    /// its end gives the reason.
-    pub(crate) fn order(&mut self, order: Order, files: Vec<(PlacedFile, File)>) {
-        let Some(mut input) = self.child.stdin.take() else { return };
+    /// Sends the input at the agent's speed. If the emulator ends first, the rest is lost, and its end gives the
+    /// reason.
+    pub(crate) fn send(&mut self, input: Input) {
+        let Some(mut stdin) = self.child.stdin.take() else { return };
         let (sender, kept) = sync_channel(0);
         self.input = Some(kept);
         std::thread::spawn(move || {
-            let mut failure = send_order(&mut input, order, files);
+            let mut failure = input.send(&mut stdin).err().flatten();
             // Ends when this process, and with it the receiver, is dropped.
             while sender.send(failure.take()).is_ok() {}
         });
@@ -177,34 +177,6 @@ impl Process {
     }
 }
 
-/// Sends the order and its files. Returns an error if a file could not be read, for which the agent would
-/// wait for ever. If the emulator accepts no more bytes, its end gives the reason.
-fn send_order(to: &mut impl Write, order: Order, files: Vec<(PlacedFile, File)>) -> Option<Error> {
-    let mut send = |frame: &Frame| to.write_all(&frame.encode()).and_then(|()| to.flush()).ok();
-    send(&Frame::Order(Box::new(order)))?;
-    let mut piece = vec![0; LARGEST_PAYLOAD / 4];
-    for (placed, file) in files {
-        let mut contents = file.take(placed.bytes);
-        loop {
-            match contents.read(&mut piece) {
-                Ok(0) if contents.limit() == 0 => break,
-                Ok(0) => {
-                    let shrunk = io::Error::new(
-                        io::ErrorKind::UnexpectedEof,
-                        format!("it had {} bytes at first, and ends before", placed.bytes),
-                    );
-                    return Some(Error::file("Could not send the file to be put at", &placed.path)(shrunk));
-                }
-                Ok(count) => send(&Frame::Put(piece[..count].to_vec()))?,
-                Err(error) => {
-                    return Some(Error::file("Could not send the file to be put at", &placed.path)(error));
-                }
-            }
-        }
-    }
-    None
-}
-
 impl Drop for Process {
     fn drop(&mut self) {
         // This fails if it has already ended.
@@ -228,50 +200,14 @@ pub(crate) fn started(folder: &Path, program: &str, arguments: &[&str]) -> Proce
 
 #[cfg(test)]
 mod tests {
-    use std::io::Seek;
-
     use super::*;
-
-    fn order() -> Order {
-        Order {
-            command: Vec::new(),
-            put: Vec::new(),
-            get: Vec::new(),
-            terminal: None,
-            terminal_kind: String::new(),
-            clock: 0,
-            seed: 0,
-            switch_cycles: 0,
-        }
-    }
-
-    fn file_of(bytes: &[u8], told: u64) -> Vec<(PlacedFile, File)> {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(bytes).unwrap();
-        file.rewind().unwrap();
-        vec![(PlacedFile { path: "log".to_owned(), mode: 0o644, bytes: told }, file)]
-    }
-
-    #[test]
-    fn a_file_that_shrinks_while_it_is_sent_is_told() {
-        let failure = send_order(&mut Vec::new(), order(), file_of(b"12345", 6)).unwrap();
-        assert!(failure.to_string().ends_with("log"), "{failure}");
-        for told in [5, 4] {
-            assert!(send_order(&mut Vec::new(), order(), file_of(b"12345", told)).is_none());
-        }
-    }
-
-    #[test]
-    fn an_emulator_that_has_ended_is_no_failure_of_the_files() {
-        let mut full: [u8; 0] = [];
-        assert!(send_order(&mut full.as_mut_slice(), order(), file_of(b"12345", 6)).is_none());
-    }
+    use crate::input::tests::input_with;
 
     #[test]
     fn a_file_that_cannot_be_sent_ends_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let mut process = started(folder.path(), "cat", &[]);
-        process.order(order(), file_of(b"12345", 6));
+        process.send(input_with(b"12345", 6));
         let failure = loop {
             match process.next(Duration::from_millis(20)) {
                 Ok(Event::Ended(status)) => panic!("{status}"),
@@ -287,7 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut process = started(folder.path(), "sleep", &["100"]);
         // More than a pipe holds, so that the thread blocks in the middle of it.
-        process.order(order(), file_of(&vec![0; 1 << 20], 1 << 20));
+        process.send(input_with(&vec![0; 1 << 20], 1 << 20));
         let kept = process.input.take().unwrap();
         drop(process);
         while kept.recv_timeout(Duration::from_secs(10)).unwrap().is_some() {}

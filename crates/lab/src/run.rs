@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::guest_agent::{GuestAgent, own_program};
 use crate::guest_image::GuestImage;
 use crate::image::Image;
+use crate::input::Input;
 use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
 use crate::machine::{Machine, PowerOn};
 use crate::process::Process;
@@ -99,11 +100,13 @@ impl Laboratory<'_> {
             return Err(Error::DevicesInDebiansQemu { lab: self.lab.name });
         }
         let put = open_put(&request.put)?;
-        let machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
+        let mut machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
         // Neither an IOMMU nor an NVMe controller can be saved.
         let boot = request.boot || !request.devices.is_empty();
         let snapshot = if boot { None } else { self.snapshot(request, &machine)? };
         let folder = self.cache.run_folder()?;
+        let input = Input::new(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
+        machine.input = input.length();
         let power_on = match &snapshot {
             Some(snapshot) => machine.restore(folder.path(), snapshot.folder())?,
             None => self.prepare_boot(request, &machine, folder.path(), None)?,
@@ -113,13 +116,12 @@ impl Laboratory<'_> {
         let mut watch = self.watch(request, begun, out);
         let mut process = Process::start(&power_on, folder.path())?;
         on_happening(Happening::PoweredOn(process.time()));
-        let order = order(request, &put, bridge.as_ref().map(Bridge::size));
         let followed = match &snapshot {
             Some(_) => machine.resume(folder.path(), &mut process, &watch),
             None => Ok(()),
         }
         .and_then(|()| {
-            process.order(order, put);
+            process.send(input);
             let Some(bridge) = bridge else { return watch.follow(&mut process, on_happening) };
             // What is typed before the shell's terminal is there waits in the user's.
             if let Some(ending) = watch.until(&mut process, "terminal", on_happening)? {
@@ -174,6 +176,7 @@ impl Laboratory<'_> {
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
             terminal,
+            input: 0,
         })
     }
 

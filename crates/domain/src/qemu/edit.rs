@@ -53,7 +53,9 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
         Ok(after) => after,
         // In a text that is more than a command, a longer argument can change what the words around it are.
         Err(error) => {
-            let reason = format!("The text can no longer be read with it: {error}. Name a file with the command alone.");
+            let reason = format!(
+                "The text can no longer be read with it: {error}. Name a file with the command alone."
+            );
             let refuse = |change: &Change| Refusal { change: change.clone(), reason: reason.clone() };
             let refused = changes.iter().map(refuse).collect();
             return Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused });

@@ -22,6 +22,7 @@ mod levels;
 mod prediction;
 mod profile;
 mod record;
+mod repeat;
 mod snapshot;
 mod stat;
 mod top;

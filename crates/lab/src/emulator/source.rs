@@ -139,6 +139,8 @@ static QEMU: Source = Source {
         "23-amd_iommu-log-page-faults-of-devices-as-they-are",
         "24-amd_iommu-stop-at-an-illegal-command",
         "25-amd_iommu-interrupt-for-a-completion-if-software-wants-it",
+        "26-icount-let-no-other-thread-choose-turns",
+        "27-virtio-keep-the-hosts-time-out-of-the-guests",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],

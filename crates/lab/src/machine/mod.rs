@@ -56,6 +56,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) hypervisor_arguments: String,
     /// The other end of the second serial line, for a shell.
     pub(crate) terminal: Option<PathBuf>,
+    /// Bytes of the input, for which the emulator stops the clock; 0 if there is none.
+    pub(crate) input: u64,
 }
 
 /// A machine's command, and the file of its console.

@@ -151,10 +151,18 @@ impl Machine<'_> {
             Some(terminal) => invocation.arg(terminal),
             None => invocation.arg("null"),
         };
-        invocation.args(["-chardev", "stdio,id=frames,signal=off", "-device", "virtio-serial-pci"]);
-        invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}"));
+        invocation.args([
+            "-chardev",
+            "stdio,id=frames,signal=off",
+            "-device",
+            "virtio-serial-pci,ioeventfd=off",
+        ]);
+        let port = format!("virtserialport,chardev=frames,name={PORT_NAME}");
         if self.emulator.patched {
+            invocation.arg("-device").arg(format!("{port},expected-input={}", self.input));
             invocation.args(["-device", "vmexit-cost"]);
+        } else {
+            invocation.arg("-device").arg(port);
         }
         device::add(&mut invocation, self.devices, self.lab.apicv);
         // QEMU stores a run's changes of a disk in a file of its own.

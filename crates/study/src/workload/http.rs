@@ -249,7 +249,8 @@ impl Adapter for Http {
         let address = setting.guest_address(self.place());
         let document =
             format!("mkdir -p html && head -c {} /dev/zero >html/{DOCUMENT}", self.document_size.bytes());
-        let prepare = format!("{folder}{document} || exit\n{}", self.server.configure(port, self.connections));
+        let prepare =
+            format!("{folder}{document} || exit\n{}", self.server.configure(port, self.connections));
         let serve = format!("{folder}{}", self.server.serve());
         let run = format!("{folder}{}{}\n", wait_for(&address, port), self.command(&address, port));
         Steps {

@@ -1,0 +1,42 @@
+//! With a seed a run can be made again, to the last byte and the last nanosecond, whatever else the machine does: other
+//! tests boot their hosts meanwhile.
+
+use crate::command::run;
+
+/// Starts programs from the disk, sleeps, draws random numbers, lets both CPUs work together, and prints the time after
+/// each step, and the interrupts of each CPU.
+const JOB: &str = "
+    for program in /usr/bin/f*; do md5sum $program; date +%N; done
+    for turn in 1 2 3 4 5; do sleep 0.02; date +%N; done
+    head -c 100000 /dev/urandom | md5sum
+    seq 1 3000 | sort -r | md5sum
+    cat /proc/uptime /proc/interrupts";
+
+fn the_same_twice(lab: &str, command: &[&str]) {
+    let arguments = [&["lab", "run", lab, "--seed", "7", "--"], command].concat();
+    let [first, second] = [run(&arguments), run(&arguments)];
+    assert_eq!(first.status, 0, "{}\n{}", first.out, first.err);
+    assert!(first.out.len() > 1000, "{}", first.out);
+    let lines = first.out.lines().zip(second.out.lines());
+    let differ = lines.filter(|(first, second)| first != second).take(3).collect::<Vec<_>>();
+    assert_eq!(differ, [], "{lab}");
+    assert_eq!(first.out.len(), second.out.len(), "{lab}");
+}
+
+#[test]
+fn a_job_is_the_same_again_on_emulated_intel() {
+    the_same_twice("intel-apicv", &["sh", "-c", JOB]);
+}
+
+#[test]
+fn a_job_is_the_same_again_on_emulated_amd() {
+    the_same_twice("amd-svm", &["sh", "-c", JOB]);
+}
+
+/// All cycles and exits of a VM, in both arms.
+#[test]
+fn a_vm_is_the_same_again_on_emulated_amd() {
+    let measures =
+        ["--measure", "ipi-halted", "--measure", "eoi", "--measure", "pio-user", "--samples", "100"];
+    the_same_twice("amd-avic", &[&["exitless", "probe", "--json"], &measures[..]].concat());
+}
