@@ -9,10 +9,10 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(reading) = hotspots::read("fuzz", bytes) else { return };
     let all = Selection::default();
     let summary = Summary::of(&reading.recording, &all);
-    let view = report::terminal::HotSpotsView { width: 80, colour: false, top: 3, reasons: 3 };
-    let _ = report::terminal::hot_spots("fuzz", &reading.recording, &summary, view);
+    let view = report::hot_spots::HotSpotsView { width: 80, colour: false, top: 3, reasons: 3 };
+    let _ = report::hot_spots::terminal("fuzz", &reading.recording, &summary, view);
     let root = hotspots::tree(&reading.recording, &all, Weight::Samples);
-    let _ = report::flame_graph(&reading.recording, &root, Weight::Samples);
+    let _ = report::hot_spots::flame_graph(&reading.recording, &root, Weight::Samples);
     let _ = hotspots::folded(&reading.recording, &all, Weight::Away);
     if reading.damage.is_empty() {
         // What was read whole is written, and read again, as it is.

@@ -14,8 +14,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     if let Ok(outcome) = analyse(&recording) {
-        assert!(!report::terminal::prove(&outcome, 80, false).is_empty());
-        assert!(!report::html::prove(&outcome, &recording).is_empty());
+        assert!(!report::prove::terminal(&outcome, 80, false).is_empty());
+        assert!(!report::prove::page(&outcome, &recording).is_empty());
     }
     let mut written = Vec::new();
     recording.write(&mut written).expect("a vector takes everything");

@@ -1,25 +1,37 @@
 //! Presentation of results: tables for the terminal, pages that open offline, and documents for programs.
 //!
-//! Nothing is computed here. JSON for programs is the result type itself, such as
-//! [`prove::Outcome`], or a document of [`json`] that combines several results.
+//! Nothing is computed here. A module is a result; it is written by `RESULT::MEDIUM`, as in
+//! [`comparison::terminal()`], [`comparison::page()`], [`comparison::json()`] and [`comparison::csv()`]. JSON of a
+//! result that is not here is the result itself, such as [`::prove::Outcome`].
 
-mod compared;
-pub mod csv;
-mod fixing;
-mod flame_graph;
+pub mod advice;
+pub mod comparison;
+pub mod converted;
+pub mod counting;
+mod csv;
+pub mod enable;
+pub mod examination;
+pub mod findings;
+pub mod fixed;
 mod format;
-pub mod html;
-pub mod json;
-pub mod parquet;
-mod proved;
-pub mod rows;
-mod running;
-mod studied;
-pub mod terminal;
+pub mod hot_advice;
+pub mod hot_spots;
+pub mod iocm;
+mod json;
+pub mod load;
+mod page;
+pub mod prediction;
+pub mod probe;
+pub mod profile;
+pub mod prove;
+pub mod recordings;
+pub mod restore;
+pub mod study;
+mod terminal;
 mod text;
+pub mod timeline;
 pub mod top;
-pub mod tuned;
-
-pub use compared::Compared;
-pub use flame_graph::flame_graph;
-pub use running::{Counted, Running};
+pub mod trace;
+pub mod tuning;
+pub mod verify;
+pub mod vms;

@@ -15,7 +15,7 @@ use host::pci::Bar;
 use host::vms::{Spent, ThreadReading, Vm, Vms};
 use live::pause;
 use live::{Collector, Profiler, Sampling, Watch};
-use report::terminal::AdviceView;
+use report::advice::AdviceView;
 use traces::Recordings;
 
 use super::profile::{kept::read_kept, sampled};
@@ -274,10 +274,10 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        let document = report::json::advice(recordings, advice, audits);
+        let document = report::advice::json(recordings, advice, audits);
         match hot {
             Some(hot) => {
-                serde_json::to_writer_pretty(&mut out, &report::json::hot_advice(document, advice, hot))?;
+                serde_json::to_writer_pretty(&mut out, &report::hot_advice::json(document, advice, hot))?;
             }
             None => serde_json::to_writer_pretty(&mut out, &document)?,
         }
@@ -285,13 +285,9 @@ fn print(
         return Ok(out.flush()?);
     }
     let view = AdviceView { width: console::width(), colour: console::colour(), top: arguments.top };
-    let text = match audits {
-        Some(audits) => report::terminal::idle(recordings, advice, audits, view),
-        None => report::terminal::advice(recordings, advice, view),
-    };
-    out.write_all(text.as_bytes())?;
+    out.write_all(report::advice::terminal(recordings, advice, audits, view).as_bytes())?;
     if let Some(hot) = hot {
-        out.write_all(report::terminal::hot_advice(advice, hot, view).as_bytes())?;
+        out.write_all(report::hot_advice::terminal(advice, hot, view).as_bytes())?;
     }
     Ok(out.flush()?)
 }

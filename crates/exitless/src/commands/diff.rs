@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use exits::profile_comparison::{ComparisonOptions, ComparisonOrder, ProfileComparison, Recording};
 use exits::{Dimension, GroupedTimeline, Grouping};
-use report::Compared;
+use report::comparison::Compared;
 use traces::{ExitRecord, Recordings, Sink, Unlike};
 
 use super::recordings::{Destination, PartArguments, add, check_file, write_page};
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         unlike: &unlike,
     };
     if let Some(file) = &arguments.html {
-        write_page(file, &report::html::comparison(&compared))?;
+        write_page(file, &report::comparison::page(&compared))?;
     }
     print(&compared, arguments)?;
     let damaged: Vec<_> = before.iter().chain(&after).filter(|one| one.is_damaged()).collect();
@@ -181,14 +181,14 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
 fn print(compared: &Compared<'_>, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::json::comparison(compared))?;
+        serde_json::to_writer_pretty(&mut out, &report::comparison::json(compared))?;
         writeln!(out)?;
     } else if arguments.csv {
         // A table of values has no room for them.
-        compared.doubts().iter().for_each(|doubt| tracing::warn!("{doubt}"));
-        out.write_all(report::csv::comparison(compared).as_bytes())?;
+        report::comparison::doubts(compared).iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        out.write_all(report::comparison::csv(compared).as_bytes())?;
     } else {
-        let text = report::terminal::comparison(compared, console::width(), console::colour());
+        let text = report::comparison::terminal(compared, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(out.flush()?)

@@ -11,7 +11,7 @@ use doctor::{VmSide, examine};
 use host::snapshot::{self, Opened, SnapshotError};
 use host::vms::{Vm, Vms};
 use host::{Inspection, Root};
-use report::terminal::FindingsView;
+use report::findings::FindingsView;
 use verify::{Verification, Verify, verify};
 
 use super::watching::HOST;
@@ -52,12 +52,12 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         let subject = arguments.root.display().to_string();
         serde_json::to_writer_pretty(
             &mut out,
-            &report::json::examination(&subject, &examination, &warnings),
+            &report::examination::json(&subject, &examination, &warnings),
         )?;
         writeln!(out)?;
     } else {
         let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };
-        out.write_all(report::terminal::examination(&host, &examination, view).as_bytes())?;
+        out.write_all(report::examination::terminal(&host, &examination, view).as_bytes())?;
     }
     Ok(ExitCode::from(match (warnings.is_empty(), examination.summary.fail) {
         (false, _) => status::DAMAGED,

@@ -57,14 +57,14 @@ pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let applied = if arguments.apply && refused.is_none() { applied(root, &plan)? } else { None };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let document = report::json::plan(&plan, refused.as_deref(), applied.as_ref());
+        let document = report::enable::json(&plan, refused.as_deref(), applied.as_ref());
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         let width = console::width();
         let text = match &applied {
-            Some(applied) => report::terminal::applied(&plan, applied, width),
-            None => report::terminal::plan(&plan, width, console::colour()),
+            Some(applied) => report::enable::terminal::applied(&plan, applied, width),
+            None => report::enable::terminal::plan(&plan, width, console::colour()),
         };
         out.write_all(text.as_bytes())?;
         writeln!(out, "\n{}", last_words(arguments, &plan, refused.as_deref(), applied.as_ref()))?;

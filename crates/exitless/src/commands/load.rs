@@ -102,7 +102,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         serde_json::to_writer(&mut out, &outcome)?;
         writeln!(out)?;
     } else {
-        out.write_all(report::terminal::load(&outcome).as_bytes())?;
+        out.write_all(report::load::terminal(&outcome).as_bytes())?;
     }
     let failed = outcome.failures() > 0;
     Ok(ExitCode::from(if failed { SOME_FAILED } else { 0 }))

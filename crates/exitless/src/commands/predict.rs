@@ -151,10 +151,10 @@ impl AssumedArguments {
 fn print(recordings: &Recordings, prediction: &Prediction, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
-        serde_json::to_writer_pretty(&mut out, &report::json::prediction(recordings, prediction))?;
+        serde_json::to_writer_pretty(&mut out, &report::prediction::json(recordings, prediction))?;
         writeln!(out)?;
     } else {
-        let text = report::terminal::prediction(recordings, prediction, console::width(), console::colour());
+        let text = report::prediction::terminal(recordings, prediction, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(out.flush()?)

@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer(&mut out, &serde_json::json!({ "result": outcome, "recording": recording }))?;
         writeln!(out)?;
     } else {
-        out.write_all(report::terminal::probe(&outcome, &recording, console::width()).as_bytes())?;
+        out.write_all(report::probe::terminal(&outcome, &recording, console::width()).as_bytes())?;
     }
     let code = match (recording.failures.is_empty(), outcome.measures.is_empty()) {
         (_, true) => status::FAILED,

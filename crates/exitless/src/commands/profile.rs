@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use exits::ExitReason;
 use files::Replacement;
 use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
-use report::terminal::HotSpotsView;
+use report::hot_spots::HotSpotsView;
 
 use self::kept::Hot;
 use super::quantity;
@@ -194,7 +194,7 @@ impl Outputs {
         })?;
         put(self.flame_graph, &arguments.flame_graph, &|mut file| {
             let root = tree(recording, selection, weight);
-            Ok(file.write_all(report::flame_graph(recording, &root, weight).as_bytes())?)
+            Ok(file.write_all(report::hot_spots::flame_graph(recording, &root, weight).as_bytes())?)
         })?;
         put(self.folded, &arguments.folded, &|mut file| {
             Ok(file.write_all(folded(recording, selection, weight).as_bytes())?)
@@ -212,7 +212,7 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
     if arguments.json {
         serde_json::to_writer_pretty(
             &mut out,
-            &report::json::hot_spots(&hot.name, &hot.recording, &summary),
+            &report::hot_spots::json(&hot.name, &hot.recording, &summary),
         )?;
         writeln!(out)?;
         return Ok(out.flush()?);
@@ -223,6 +223,6 @@ fn print(hot: &Hot, selection: &Selection, arguments: &Arguments) -> anyhow::Res
         top: arguments.top,
         reasons: arguments.details,
     };
-    out.write_all(report::terminal::hot_spots(&hot.name, &hot.recording, &summary, view).as_bytes())?;
+    out.write_all(report::hot_spots::terminal(&hot.name, &hot.recording, &summary, view).as_bytes())?;
     Ok(out.flush()?)
 }

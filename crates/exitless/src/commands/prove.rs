@@ -210,7 +210,7 @@ fn write_results(folder: &Path, recording: &Recording, outcome: &Outcome) -> any
     serde_json::to_writer_pretty(&mut result, outcome)?;
     result.flush().context("Could not write the result")?;
     let mut page = create("report.html")?;
-    page.write_all(report::html::prove(outcome, recording).as_bytes())
+    page.write_all(report::prove::page(outcome, recording).as_bytes())
         .and_then(|()| page.flush())
         .context("Could not write the page")
 }
@@ -221,7 +221,7 @@ fn print(outcome: &Outcome, arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, outcome)?;
         writeln!(out)?;
     } else {
-        out.write_all(report::terminal::prove(outcome, console::width(), console::colour()).as_bytes())?;
+        out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
     }
     eprintln!("\nThe page: {}", arguments.output.join("report.html").display());
     Ok(())

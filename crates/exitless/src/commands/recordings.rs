@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use exits::{Isa, Selection};
-use report::parquet::ExitsWriter;
+use report::recordings::ExitsWriter;
 use traces::{Options, Recordings, Sink, Source};
 
 use super::quantity;
@@ -151,7 +151,7 @@ pub(crate) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
 
 /// Reports doubts on standard error, for outputs without room for them.
 pub(crate) fn warn_of_doubts(recordings: &Recordings) {
-    for doubt in report::terminal::doubts(recordings) {
+    for doubt in report::recordings::doubts(recordings) {
         tracing::warn!("{doubt}");
     }
 }

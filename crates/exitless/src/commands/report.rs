@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use exits::Table;
 use files::Replacement;
-use report::parquet::ExitsWriter;
+use report::recordings::ExitsWriter;
 use traces::Recordings;
 
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recordings = recordings.select(arguments.recordings.selection(&arguments.vcpus))?;
     let table = arguments.rows.of(&recordings.profile, grouping);
     if let Some(file) = &arguments.html {
-        write_page(file, &report::html::profile(&recordings, &table))?;
+        write_page(file, &report::profile::page(&recordings, &table))?;
     }
     print(&recordings, &table, arguments)?;
     Ok(exit_code(&recordings))
@@ -70,13 +70,13 @@ fn read_and_write(arguments: &RecordingArguments, file: &Path) -> anyhow::Result
 fn print(recordings: &Recordings, table: &Table, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::json::profile(recordings, table))?;
+        serde_json::to_writer_pretty(&mut out, &report::profile::json(recordings, table))?;
         writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);
-        out.write_all(report::csv::profile(&recordings.profile, table).as_bytes())?;
+        out.write_all(report::profile::csv(&recordings.profile, table).as_bytes())?;
     } else {
-        let text = report::terminal::profile(recordings, table, console::width(), console::colour());
+        let text = report::profile::terminal(recordings, table, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(out.flush()?)

@@ -147,13 +147,13 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer(&mut out, &report::json::counted(recordings, table, cost))?;
+        serde_json::to_writer(&mut out, &report::counting::json(recordings, table, cost))?;
         writeln!(out)?;
     } else {
-        let text = report::terminal::profile(recordings, table, console::width(), console::colour());
+        let text = report::profile::terminal(recordings, table, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
         if let Some(cost) = cost {
-            write!(out, "\n{}", report::terminal::cost(cost, console::width()))?;
+            write!(out, "\n{}", report::counting::terminal(cost, console::width()))?;
         }
         writeln!(out)?;
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use exits::{Dimension, Grouping, TimelineFigure, TimelineRows};
-use report::terminal::Screen;
+use report::timeline::Screen;
 use traces::Recordings;
 
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
     arguments.top.into_iter().for_each(|count| rows.keep_top(count));
     if let Some(file) = &arguments.html {
-        write_page(file, &report::html::timeline(&recordings, &rows, &grouping, figure))?;
+        write_page(file, &report::timeline::page(&recordings, &rows, &grouping, figure))?;
     }
     print(&recordings, &rows, &grouping, figure, arguments)?;
     Ok(exit_code(&recordings))
@@ -71,18 +71,18 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {
-        serde_json::to_writer(&mut out, &report::json::timeline(recordings, rows, grouping))?;
+        serde_json::to_writer(&mut out, &report::timeline::json(recordings, rows, grouping))?;
         writeln!(out)?;
     } else if arguments.csv {
         warn_of_doubts(recordings);
-        out.write_all(report::csv::timeline(&recordings.profile, rows).as_bytes())?;
+        out.write_all(report::timeline::csv(&recordings.profile, rows).as_bytes())?;
     } else {
         let screen = Screen {
             width: console::width(),
             colour: console::colour(),
             ascii: arguments.ascii || !console::shows_unicode(),
         };
-        let text = report::terminal::timeline(recordings, rows, grouping, figure, screen);
+        let text = report::timeline::terminal(recordings, rows, grouping, figure, screen);
         out.write_all(text.as_bytes())?;
     }
     Ok(out.flush()?)

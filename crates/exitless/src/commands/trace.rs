@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use live::Tracefs;
 use live::trace::{EventKind, Item, Options, Tracer, UnknownEventKind};
-use report::terminal::{TraceLines, trace_beginning, trace_summary};
+use report::trace::{json, terminal};
 
 use super::quantity;
 use crate::{console, interrupt};
@@ -82,12 +82,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let mut tracer = Tracer::attach(root, &Tracefs::find(root)?, options)?;
     let kinds: Vec<_> = tracer.kinds().collect();
-    eprint!("{}", trace_beginning(&kinds, tracer.missing()));
+    eprint!("{}", terminal::beginning(&kinds, tracer.missing()));
 
     let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
     let mut output = Output {
         out: BufWriter::new(std::io::stdout().lock()),
-        lines: (!arguments.json).then(|| TraceLines::new(console::colour())),
+        lines: (!arguments.json).then(|| terminal::Lines::new(console::colour())),
     };
     loop {
         output.write(&tracer.poll())?;
@@ -99,14 +99,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let (items, summary) = tracer.finish();
     output.write(&items)?;
-    eprint!("{}", trace_summary(&summary));
+    eprint!("{}", terminal::summary(&summary));
     Ok(ExitCode::SUCCESS)
 }
 
 struct Output<W: Write> {
     out: BufWriter<W>,
     /// Text output; `None` for JSON.
-    lines: Option<TraceLines>,
+    lines: Option<terminal::Lines>,
 }
 
 impl<W: Write> Output<W> {
@@ -115,14 +115,14 @@ impl<W: Write> Output<W> {
             match (&mut self.lines, item) {
                 (Some(lines), Item::Event(event)) => self.out.write_all(lines.event(event).as_bytes())?,
                 (Some(lines), Item::Lost(loss)) => self.out.write_all(lines.lost(loss).as_bytes())?,
-                (None, Item::Event(event)) => self.json(&report::json::trace_event(event))?,
-                (None, Item::Lost(loss)) => self.json(&report::json::trace_loss(loss))?,
+                (None, Item::Event(event)) => self.json(&json::event(event))?,
+                (None, Item::Lost(loss)) => self.json(&json::loss(loss))?,
             }
         }
         Ok(self.out.flush()?)
     }
 
-    fn json(&mut self, line: &report::json::TraceLine) -> anyhow::Result<()> {
+    fn json(&mut self, line: &json::TraceLine) -> anyhow::Result<()> {
         // Not written by serde_json, whose errors hide that the reader closed the pipe.
         let text = serde_json::to_string(line)?;
         Ok(writeln!(self.out, "{text}")?)

@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &tuning)?;
         writeln!(out)?;
     } else {
-        out.write_all(report::tuned::terminal(&tuning, console::width()).as_bytes())?;
+        out.write_all(report::tuning::terminal(&tuning, console::width()).as_bytes())?;
         eprintln!("The report: {}", folder.join(REPORT).display());
         if tuning.definition.is_some() {
             eprintln!("The tuned definition: {}", folder.join(TUNED).display());
@@ -135,7 +135,7 @@ fn dry_run(plan: &TuningPlan, json: bool) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
-        out.write_all(report::tuned::steps(plan, &steps, &before, console::width()).as_bytes())?;
+        out.write_all(report::tuning::steps(plan, &steps, &before, console::width()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -174,7 +174,7 @@ impl Measuring for Steps<'_> {
         let collected = read(&folder)?;
         Ok(match analyse(&collected, false) {
             Ok(findings) => {
-                write_page(&folder.join(PAGE), &report::html::study(&findings, Some("")))?;
+                write_page(&folder.join(PAGE), &report::study::page(&findings, Some("")))?;
                 Measured::Findings(Box::new(findings))
             }
             Err(why) => Measured::Failed(why.to_string()),
@@ -236,7 +236,7 @@ impl Steps<'_> {
             carried,
         };
         self.folder.put(TUNED, &tuned.carried.text)?;
-        self.folder.put(DEFINITION_DIFFERENCE, &report::tuned::of_definition(&tuned))?;
+        self.folder.put(DEFINITION_DIFFERENCE, &report::tuning::diff::definition(&tuned))?;
         tuning.definition = Some(tuned);
         self.write(&tuning)?;
         Ok(tuning)
@@ -244,7 +244,7 @@ impl Steps<'_> {
 
     fn write(&self, tuning: &Tuning) -> anyhow::Result<()> {
         self.folder.put(RESULT, &(serde_json::to_string_pretty(tuning)? + "\n"))?;
-        self.folder.put(REPORT, &report::tuned::markdown(tuning))?;
-        Ok(self.folder.put(DIFFERENCE, &report::tuned::difference(&tuning.before, &tuning.after))?)
+        self.folder.put(REPORT, &report::tuning::markdown(tuning))?;
+        Ok(self.folder.put(DIFFERENCE, &report::tuning::diff::guest(&tuning.before, &tuning.after))?)
     }
 }

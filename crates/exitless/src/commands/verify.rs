@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &seen)?;
         writeln!(out)?;
     } else {
-        let text = report::terminal::verification(&seen, console::width(), console::colour());
+        let text = report::verify::terminal(&seen, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(ExitCode::from(match seen.status {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use host::vms::{Vm, Vms};
 use live::statistics::{StatisticsSource, VmStatistics};
-use report::{Counted, Running};
+use report::vms::{Counted, Running};
 
 use super::quantity;
 use crate::{console, status};
@@ -41,10 +41,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let running = Running { found: &found, vms: &vms, counted: counted.as_deref() };
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::json::vms(&running))?;
+        serde_json::to_writer_pretty(&mut out, &report::vms::json(&running))?;
         writeln!(out)?;
     } else {
-        let text = report::terminal::vms(&running, console::width(), console::colour());
+        let text = report::vms::terminal(&running, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(ExitCode::from(exit_code(&running)))

@@ -15,7 +15,7 @@ const NARROWEST_NAME: usize = 10;
 const WIDEST_NAME: usize = 18;
 
 /// A column with its cells from top to bottom.
-pub(super) struct Column {
+pub(crate) struct Column {
     title: Cow<'static, str>,
     cells: Vec<String>,
     on_the_left: bool,
@@ -40,27 +40,27 @@ impl Column {
     }
 
     /// Texts, left-aligned; long ones are folded.
-    pub(super) fn names(title: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn names(title: &'static str, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, true, Folds::Cells)
     }
 
     /// Texts, left-aligned, each in one line.
-    pub(super) fn whole_names(title: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn whole_names(title: &'static str, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, true, Folds::Nothing)
     }
 
     /// Figures, which are never folded.
-    pub(super) fn figures(title: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn figures(title: &'static str, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, false, Folds::Nothing)
     }
 
     /// Figures with a title that is known only at run time, and is folded if long.
-    pub(super) fn named_figures(title: String, cells: Vec<String>) -> Self {
+    pub(crate) fn named_figures(title: String, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, false, Folds::Title)
     }
 
     /// Lets the column be left out if room is short, the lowest `rank` first.
-    pub(super) fn may_go(self, rank: u8) -> Self {
+    pub(crate) fn may_go(self, rank: u8) -> Self {
         Self { rank: Some(rank), ..self }
     }
 
@@ -111,7 +111,7 @@ fn widest(lines: &[String]) -> usize {
 
 /// The table in at most `width` columns if possible; its last line is bold if `colour` and `sum_last` are
 /// set.
-pub(super) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colour: bool) -> String {
+pub(crate) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colour: bool) -> String {
     let total = |columns: &[Column], width_of: &dyn Fn(&Column) -> usize| {
         columns.iter().map(width_of).sum::<usize>() + GAP * columns.len().saturating_sub(1)
     };

@@ -9,7 +9,7 @@ use textwrap::core::display_width;
 use super::page::Page;
 use super::state::Top;
 use super::{cells, columns, texts};
-use crate::terminal::{curve, levels, to_ascii};
+use crate::terminal::curve::{curve, levels, to_ascii};
 use crate::text::elided;
 
 /// The capabilities of the terminal.

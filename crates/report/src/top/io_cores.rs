@@ -3,7 +3,7 @@
 use iocm::control::rates::Rates;
 use iocm_monitor::State;
 
-use crate::terminal;
+use crate::iocm::{monitor, rates};
 
 /// The state of I/O cores.
 #[derive(Debug, Clone, Default)]
@@ -21,12 +21,12 @@ impl IoCores {
     pub(super) fn lines(&self, width: usize) -> Vec<String> {
         let mut text = String::new();
         match &self.rates {
-            Some(rates) => text += &terminal::io_rates(rates, width, false),
+            Some(rates) => text += &rates::terminal(rates, width, false),
             None => text += "No I/O daemon answers; `exitless iocm serve` starts one.\n",
         }
         text.push('\n');
         match &self.monitor {
-            Some((state, is_alive)) => text += &terminal::monitor_state(state, *is_alive, self.now, width),
+            Some((state, is_alive)) => text += &monitor::terminal(state, *is_alive, self.now, width),
             None => text += "No monitor runs; `exitless iocm monitor` starts one.\n",
         }
         text.lines().map(str::to_owned).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use advice::{Fact, Facts, Table, advise, audit};
 use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Profile, Span, Vcpu};
-use report::terminal::{self, AdviceView};
+use report::advice::{AdviceView, json, terminal};
 use traces::{Format, Options, Origin, Reading, Recordings};
 
 const VIEW: AdviceView = AdviceView { width: 80, colour: false, top: 4 };
@@ -56,7 +56,7 @@ fn assert_fits(text: &str) {
 fn advice_in_80_columns() {
     let (table, recordings) = (Table::load().unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
-    let text = terminal::advice(&recordings, &advice, VIEW);
+    let text = terminal(&recordings, &advice, None, VIEW);
     assert_fits(&text);
     insta::assert_snapshot!(text);
 }
@@ -66,7 +66,7 @@ fn an_idle_audit_in_80_columns() {
     let (table, recordings) = (Table::load().unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
     let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
-    let text = terminal::idle(&recordings, &advice, &audits, VIEW);
+    let text = terminal(&recordings, &advice, Some(&audits), VIEW);
     assert_fits(&text);
     insta::assert_snapshot!(text);
 }
@@ -76,13 +76,13 @@ fn advice_for_programs() {
     let (table, recordings) = (Table::load().unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
     let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
-    insta::assert_json_snapshot!(report::json::advice(&recordings, &advice, Some(&audits)));
+    insta::assert_json_snapshot!(json(&recordings, &advice, Some(&audits)));
 }
 
 #[test]
 fn no_exits_are_no_error() {
     let (table, recordings) = (Table::load().unwrap(), Recordings::default());
     let advice = advise(&table, &recordings.profile, 0, &BTreeMap::new());
-    assert!(terminal::advice(&recordings, &advice, VIEW).contains("no exit to advise on"));
-    assert!(terminal::idle(&recordings, &advice, &[], VIEW).contains("No VM had an exit"));
+    assert!(terminal(&recordings, &advice, None, VIEW).contains("no exit to advise on"));
+    assert!(terminal(&recordings, &advice, Some(&[]), VIEW).contains("No VM had an exit"));
 }

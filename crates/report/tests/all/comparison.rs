@@ -2,10 +2,10 @@
 
 use crate::pairs::{Pair, doubtful, empty, repeated, virtualized};
 use exits::profile_comparison::ComparisonOrder;
-use report::{csv, json, terminal};
+use report::comparison::{csv, json, terminal};
 
 fn shown(pair: &Pair, width: usize) -> String {
-    let text = terminal::comparison(&pair.compared(), width, false);
+    let text = terminal(&pair.compared(), width, false);
     assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
     text
 }
@@ -44,17 +44,17 @@ fn the_top_and_the_rest() {
 
 #[test]
 fn only_changes_that_are_certain_have_a_colour() {
-    let text = terminal::comparison(&virtualized().compared(), 120, true);
+    let text = terminal(&virtualized().compared(), 120, true);
     let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(line("vintr").contains("\u{1b}[32m"));
     assert!(line("avic_incomplete_ipi").contains("\u{1b}[31m"));
     assert!(!line("pause").contains('\u{1b}'), "{}", line("pause"));
-    assert!(!terminal::comparison(&virtualized().compared(), 120, false).contains('\u{1b}'));
+    assert!(!terminal(&virtualized().compared(), 120, false).contains('\u{1b}'));
 }
 
 #[test]
 fn csv_of_a_comparison() {
-    let text = csv::comparison(&virtualized().compared());
+    let text = csv(&virtualized().compared());
     let fields = text.lines().next().unwrap().split(',').count();
     assert!(text.lines().all(|line| line.split(',').count() == fields), "{text}");
     insta::assert_snapshot!(text.lines().take(4).collect::<Vec<_>>().join("\n"));
@@ -64,5 +64,5 @@ fn csv_of_a_comparison() {
 fn json_of_a_comparison() {
     let mut pair = virtualized();
     pair.comparison.keep_top(1, ComparisonOrder::Time);
-    insta::assert_json_snapshot!(json::comparison(&pair.compared()));
+    insta::assert_json_snapshot!(json(&pair.compared()));
 }

@@ -5,13 +5,13 @@ use crate::pairs::{OFF, Pair, doubtful, empty, reading, recordings, repeated, vi
 use crate::synthetic;
 use exits::profile_comparison::ComparisonOrder;
 use exits::{Dimension, Grouping};
-use report::html;
+use report::{comparison, profile, timeline};
 use traces::{Damage, Origin};
 
 fn pages() -> Vec<String> {
     let mut pages: Vec<String> = [virtualized(), doubtful(), repeated(), empty()]
         .iter()
-        .map(|pair| html::comparison(&pair.compared()))
+        .map(|pair| comparison::page(&pair.compared()))
         .collect();
     let all = [
         synthetic::whole(),
@@ -23,13 +23,13 @@ fn pages() -> Vec<String> {
     for recordings in all {
         for by in [&[Dimension::Reason][..], &[Dimension::Vcpu, Dimension::Reason], &[Dimension::Port]] {
             let grouping = Grouping::new(by.iter().copied()).unwrap();
-            pages.push(html::profile(&recordings, &exits::Table::new(&recordings.profile, grouping)));
+            pages.push(profile::page(&recordings, &exits::Table::new(&recordings.profile, grouping)));
         }
         for figure in [exits::TimelineFigure::Exits, exits::TimelineFigure::Time] {
             let grouping = Grouping::new([Dimension::Vm, Dimension::Reason]).unwrap();
             let mut rows = exits::TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
             rows.keep_top(4);
-            pages.push(html::timeline(&recordings, &rows, &grouping, figure));
+            pages.push(timeline::page(&recordings, &rows, &grouping, figure));
         }
     }
     pages
@@ -91,9 +91,9 @@ fn hostile_text_stays_text() {
     let by_vcpu = Grouping::new([Dimension::Vcpu, Dimension::Reason]).unwrap();
     let rows = exits::TimelineRows::new(&one.profile.timeline, &by_vcpu, exits::TimelineFigure::Exits);
     let pages = [
-        html::profile(&one, &exits::Table::new(&one.profile, by_vcpu.clone())),
-        html::timeline(&one, &rows, &by_vcpu, exits::TimelineFigure::Exits),
-        html::comparison(
+        profile::page(&one, &exits::Table::new(&one.profile, by_vcpu.clone())),
+        timeline::page(&one, &rows, &by_vcpu, exits::TimelineFigure::Exits),
+        comparison::page(
             &Pair::new(vec![hostile(1)], vec![hostile(2)], &[Dimension::Vm, Dimension::Reason], None)
                 .compared(),
         ),
@@ -108,14 +108,14 @@ fn hostile_text_stays_text() {
 fn a_page_of_a_comparison_as_it_was_when_it_was_last_looked_at() {
     let mut pair = virtualized();
     pair.comparison.keep_top(2, ComparisonOrder::Time);
-    insta::assert_snapshot!(lines(&html::comparison(&pair.compared())));
+    insta::assert_snapshot!(lines(&comparison::page(&pair.compared())));
 }
 
 #[test]
 fn a_page_of_a_profile_as_it_was_when_it_was_last_looked_at() {
     let recordings = synthetic::broken();
     let table = exits::Table::new(&recordings.profile, Grouping::by_reason());
-    insta::assert_snapshot!(lines(&html::profile(&recordings, &table)));
+    insta::assert_snapshot!(lines(&profile::page(&recordings, &table)));
 }
 
 /// One element on each line, so that changes are easy to see; without the styles, the script and the

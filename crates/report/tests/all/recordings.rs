@@ -2,8 +2,8 @@
 
 use crate::synthetic::{after_the_end, broken, hostile, part, whole, without_exits};
 use exits::{Dimension, Grouping, Order, Table, TimelineFigure, TimelineRows};
-use report::terminal::{self, Screen};
-use report::{csv, json};
+use report::timeline::Screen;
+use report::{profile, timeline};
 use traces::{Format, Recordings};
 
 fn grouping(dimensions: &[Dimension]) -> Grouping {
@@ -15,7 +15,7 @@ fn table(recordings: &Recordings, dimensions: &[Dimension]) -> Table {
 }
 
 fn shown(recordings: &Recordings, dimensions: &[Dimension], width: usize) -> String {
-    let text = terminal::profile(recordings, &table(recordings, dimensions), width, false);
+    let text = profile::terminal(recordings, &table(recordings, dimensions), width, false);
     assert_fits(&text, width);
     text
 }
@@ -36,7 +36,7 @@ fn on_screen(
     let grouping = grouping(dimensions);
     let mut rows = TimelineRows::new(&recordings.profile.timeline, &grouping, figure);
     rows.keep_top(5);
-    terminal::timeline(recordings, &rows, &grouping, figure, screen)
+    timeline::terminal(recordings, &rows, &grouping, figure, screen)
 }
 
 fn assert_fits(text: &str, width: usize) {
@@ -74,7 +74,7 @@ fn accesses_and_the_rest() {
     let mut table = table(&recordings, &[Dimension::Port, Dimension::Msr, Dimension::Apic]);
     table.sort(Order::Time);
     table.keep_top(3);
-    insta::assert_snapshot!(terminal::profile(&recordings, &table, 80, false));
+    insta::assert_snapshot!(profile::terminal(&recordings, &table, 80, false));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn json_of_a_profile() {
     let recordings = broken();
     let mut table = table(&recordings, &[Dimension::Vm, Dimension::Reason]);
     table.keep_top(3);
-    insta::assert_json_snapshot!(json::profile(&recordings, &table));
+    insta::assert_json_snapshot!(profile::json(&recordings, &table));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn csv_of_a_profile() {
     let mut of_exits = table(&recordings, EVERYTHING);
     of_exits.keep_top(7);
     let of_accesses = table(&recordings, &[Dimension::Mmio, Dimension::Apic]);
-    let texts = [&of_exits, &of_accesses].map(|table| csv::profile(&recordings.profile, table));
+    let texts = [&of_exits, &of_accesses].map(|table| profile::csv(&recordings.profile, table));
     insta::assert_snapshot!(texts.join("----\n"));
 }
 
@@ -153,12 +153,12 @@ fn a_timeline_in_ascii() {
 fn a_timeline_for_programs() {
     let recordings = part();
     let rows = TimelineRows::new(&recordings.profile.timeline, &grouping(REASON), TimelineFigure::Exits);
-    let document = serde_json::to_value(json::timeline(&recordings, &rows, &grouping(REASON))).unwrap();
+    let document = serde_json::to_value(timeline::json(&recordings, &rows, &grouping(REASON))).unwrap();
     let slices = document["rows"][0]["exits_by_slice"].as_array().unwrap();
     assert_eq!(slices.len() as u64, document["slices"].as_u64().unwrap());
     let sum: u64 = slices.iter().map(|slice| slice.as_u64().unwrap()).sum();
     assert_eq!(Some(sum), document["rows"][0]["exits"].as_u64());
-    let csv = csv::timeline(&recordings.profile, &rows);
+    let csv = timeline::csv(&recordings.profile, &rows);
     let counted: u64 =
         csv.lines().skip(1).map(|line| line.split(',').nth(8).unwrap().parse::<u64>().unwrap()).sum();
     let rows: u64 =
@@ -171,8 +171,8 @@ fn a_timeline_for_programs() {
 fn colour_is_only_there_when_asked_for() {
     let recordings = broken();
     let table = table(&recordings, REASON);
-    assert!(!terminal::profile(&recordings, &table, 80, false).contains('\u{1b}'));
-    assert!(terminal::profile(&recordings, &table, 80, true).contains('\u{1b}'));
+    assert!(!profile::terminal(&recordings, &table, 80, false).contains('\u{1b}'));
+    assert!(profile::terminal(&recordings, &table, 80, true).contains('\u{1b}'));
 }
 
 #[test]
@@ -181,13 +181,13 @@ fn a_hostile_name_cannot_speak_to_the_terminal() {
     let table = table(&recordings, EVERYTHING);
     let curves = drawn(&recordings, &[Dimension::Vm], TimelineFigure::Time, 160);
     for text in [
-        terminal::profile(&recordings, &table, 160, false),
-        csv::profile(&recordings.profile, &table),
+        profile::terminal(&recordings, &table, 160, false),
+        profile::csv(&recordings.profile, &table),
         curves,
     ] {
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text}");
         assert!(text.contains("owned"));
     }
-    let csv = csv::profile(&recordings.profile, &table);
+    let csv = profile::csv(&recordings.profile, &table);
     assert_eq!(csv.lines().count(), 1 + table.rows().len());
 }

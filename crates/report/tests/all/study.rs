@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::browser::Browser;
-use report::{html, terminal};
+use report::study::{difference as side_by_side, page, terminal};
 use study::analysis::synthetic::{Made, study};
 use study::analysis::{Collected, Findings, analyse, difference};
 use study::{Better, Combine, Metric, Unit};
@@ -90,7 +90,7 @@ fn each_test_of_a_workload_has_its_chart_and_its_column() {
     }
     let findings = analyse(&made, false).unwrap();
     let workloads = findings.study.workloads.len();
-    let page = html::study(&findings, None);
+    let page = page(&findings, None);
     let section = |title: &str| {
         let (_, rest) = page.split_once(title).unwrap();
         rest.split_once("</section>").unwrap().0.to_owned()
@@ -101,7 +101,7 @@ fn each_test_of_a_workload_has_its_chart_and_its_column() {
 
 #[test]
 fn a_study_in_80_columns() {
-    insta::assert_snapshot!(terminal::study(
+    insta::assert_snapshot!(terminal(
         &findings(&Made { workloads: vec!["random-read", "pread"], ..Made::default() }),
         80,
         false
@@ -110,7 +110,7 @@ fn a_study_in_80_columns() {
 
 #[test]
 fn a_troubled_study_in_80_columns() {
-    insta::assert_snapshot!(terminal::study(&analyse(&troubled(), false).unwrap(), 80, false));
+    insta::assert_snapshot!(terminal(&analyse(&troubled(), false).unwrap(), 80, false));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn two_results_in_80_columns() {
         .runs
         .iter_mut()
         .for_each(|stored| stored.run.fingerprint.kernel_release = Some("6.18.0".to_owned()));
-    let shown = terminal::study_difference(&difference(&before, &after).unwrap(), 80);
+    let shown = side_by_side::terminal(&difference(&before, &after).unwrap(), 80);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     insta::assert_snapshot!(shown);
 }
@@ -138,7 +138,7 @@ fn two_results_in_80_columns() {
 #[test]
 fn no_line_is_wider_than_80_columns() {
     for findings in all() {
-        for line in terminal::study(&findings, 80, false).lines() {
+        for line in terminal(&findings, 80, false).lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
     }
@@ -150,14 +150,14 @@ fn colour_is_only_there_when_asked_for_and_names_cannot_speak_to_the_terminal() 
     collected.facts.title = "\u{1b}]0;owned\u{7}".to_owned();
     collected.failed[0].run.failure = Some("\u{1b}[2J".to_owned());
     let findings = analyse(&collected, false).unwrap();
-    assert!(!terminal::study(&findings, 80, false).contains('\u{1b}'));
-    assert!(terminal::study(&findings, 80, true).contains('\u{1b}'));
+    assert!(!terminal(&findings, 80, false).contains('\u{1b}'));
+    assert!(terminal(&findings, 80, true).contains('\u{1b}'));
 }
 
 #[test]
 fn nothing_is_loaded_and_no_figure_is_nonsense() {
     for findings in all() {
-        let page = html::study(&findings, Some(""));
+        let page = page(&findings, Some(""));
         for load in ["http://", "https://", "//cdn", "<link", "<img", "@import", "url(", "src="] {
             assert!(!page.contains(load), "{load}");
         }
@@ -171,7 +171,7 @@ fn nothing_is_loaded_and_no_figure_is_nonsense() {
 
 #[test]
 fn every_chart_has_words_and_a_table() {
-    let page = html::study(&large(), Some(""));
+    let page = page(&large(), Some(""));
     let charts = page.matches("<svg role=\"img\"").count();
     // Per workload: throughput, latency, CPU, iowait, exits in all, exits by reason.
     assert_eq!(charts, 6 * 6);
@@ -199,7 +199,7 @@ fn hostile_text_stays_text() {
         stored.run.guest_facts[0].insert(HOSTILE.to_owned(), HOSTILE.to_owned());
         stored.run.host[0].name = HOSTILE.to_owned();
     }
-    let page = html::study(&analyse(&collected, false).unwrap(), Some(""));
+    let page = page(&analyse(&collected, false).unwrap(), Some(""));
     assert_eq!(page.matches("<script").count(), 1);
     assert!(!page.contains("<img") && page.contains("&lt;img"));
 }
@@ -207,8 +207,8 @@ fn hostile_text_stays_text() {
 #[test]
 fn runs_are_linked_only_where_the_page_knows_the_way() {
     let findings = findings(&Made::default());
-    assert!(html::study(&findings, Some("../result/")).contains("href=\"../result/runs/0000/\""));
-    assert!(!html::study(&findings, None).contains("href="));
+    assert!(page(&findings, Some("../result/")).contains("href=\"../result/runs/0000/\""));
+    assert!(!page(&findings, None).contains("href="));
 }
 
 /// The folder of pictures, below `target`.
@@ -230,7 +230,7 @@ fn a_browser_shows_the_page_whole_at_every_width_in_light_and_dark() {
     {
         let file = kept(&format!("{name}.html"));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, html::study(&findings, Some(""))).unwrap();
+        std::fs::write(&file, page(&findings, Some(""))).unwrap();
         let mut backgrounds = Vec::new();
         for &(width, is_dark) in looks {
             browser.look(width, is_dark);

@@ -9,8 +9,8 @@ use live::trace::{
     DeliveryMode, Event, EventKind, InhibitReport, InhibitState, Ipi, IrteUpdate, Loss, Missing, Occurrence,
     Owner, Summary, What,
 };
-use report::json;
-use report::terminal::{TraceLines, trace_beginning, trace_summary};
+use report::trace::json;
+use report::trace::terminal::{Lines, beginning, summary};
 
 fn occurrence(nth: u64, owner: Option<Owner>, what: What) -> Occurrence {
     let time_ns = 3_600_000_000_000 + nth * 1_234_567;
@@ -115,7 +115,7 @@ fn loss() -> Loss {
 }
 
 fn lines(occurrences: &[Occurrence], colour: bool) -> String {
-    let mut lines = TraceLines::new(colour);
+    let mut lines = Lines::new(colour);
     let text: String = occurrences.iter().map(|occurrence| lines.event(occurrence)).collect();
     text + &lines.lost(&loss()) + &lines.lost(&Loss { cpu: None, events: 1, ..loss() })
 }
@@ -150,8 +150,8 @@ fn colour_changes_nothing_but_colour() {
 fn objects_for_programs() {
     let all = usual().into_iter().chain(strange());
     let mut text: Vec<String> =
-        all.map(|event| serde_json::to_string(&json::trace_event(&event)).unwrap()).collect();
-    text.push(serde_json::to_string(&json::trace_loss(&loss())).unwrap());
+        all.map(|event| serde_json::to_string(&json::event(&event)).unwrap()).collect();
+    text.push(serde_json::to_string(&json::loss(&loss())).unwrap());
     assert!(text.iter().all(|line| !line.contains('\n')));
     insta::assert_snapshot!(text.join("\n"));
 }
@@ -159,7 +159,7 @@ fn objects_for_programs() {
 #[test]
 fn the_beginning_and_the_end() {
     let missing = |kind, why: &str| Missing { kind, why: why.to_owned() };
-    let beginning = trace_beginning(
+    let beginning = beginning(
         &[EventKind::Inhibit, EventKind::IrqWindow],
         &[
             missing(EventKind::GaLog, "this kernel's KVM has no kvm:kvm_avic_ga_log"),
@@ -181,5 +181,5 @@ fn the_beginning_and_the_end() {
         of_nobody: 1,
         undecoded: 2,
     };
-    insta::assert_snapshot!(format!("{beginning}\n{}\n{}", trace_summary(&quiet), trace_summary(&loud)));
+    insta::assert_snapshot!(format!("{beginning}\n{}\n{}", summary(&quiet), summary(&loud)));
 }

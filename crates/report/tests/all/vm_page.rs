@@ -5,7 +5,8 @@ use doctor::fix::{Chosen, fix};
 use doctor::lint::HostSide;
 use domain::{Form, NoFiles, Text};
 use exits::Isa;
-use report::terminal::{FindingsView, FixedView};
+use report::findings::FindingsView;
+use report::fixed::FixedView;
 
 const PAGE: &str = include_str!("../../../../docs/vm.md");
 const XML: &str = include_str!("vm_page/web.xml");
@@ -17,8 +18,8 @@ fn the_examples_are_real_output() {
     let fixed = fix(&text, Form::Libvirt, &NoFiles, &host, &Chosen::Safe).unwrap();
     let view = FindingsView { width: 80, colour: false, passes: false, verbose: false };
     let tally = Tally::of(fixed.before.iter().flat_map(|section| &section.findings));
-    let lint = report::terminal::linted(&fixed.before, &[], tally, view);
-    let fix = report::terminal::fixed(FixedView {
+    let lint = report::findings::terminal(&fixed.before, &[], tally, view);
+    let fix = report::fixed::terminal(FixedView {
         name: "web.xml",
         form: Form::Libvirt,
         old: XML.as_bytes(),

@@ -57,7 +57,7 @@ fn print(difference: &StudyDifference, arguments: &Arguments) -> anyhow::Result<
         serde_json::to_writer_pretty(&mut out, difference)?;
         writeln!(out)?;
     } else {
-        out.write_all(report::terminal::study_difference(difference, console::width()).as_bytes())?;
+        out.write_all(report::study::difference::terminal(difference, console::width()).as_bytes())?;
     }
     Ok(out.flush()?)
 }

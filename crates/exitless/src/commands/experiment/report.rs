@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let machine_readable = arguments.json || arguments.csv;
     let page = arguments.output.clone().or_else(|| (!machine_readable).then(|| arguments.folder.join(PAGE)));
     if let Some(page) = &page {
-        write_page(page, &report::html::study(&findings, way(page, &arguments.folder).as_deref()))?;
+        write_page(page, &report::study::page(&findings, way(page, &arguments.folder).as_deref()))?;
     }
     print(&findings, arguments)?;
     if let Some(page) = page.filter(|_| !machine_readable) {
@@ -94,9 +94,9 @@ fn print(findings: &Findings, arguments: &Arguments) -> anyhow::Result<()> {
     } else if arguments.csv {
         // A table of values has no room for them.
         findings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        out.write_all(report::csv::study(findings).as_bytes())?;
+        out.write_all(report::study::csv(findings).as_bytes())?;
     } else {
-        out.write_all(report::terminal::study(findings, console::width(), console::colour()).as_bytes())?;
+        out.write_all(report::study::terminal(findings, console::width(), console::colour()).as_bytes())?;
     }
     Ok(out.flush()?)
 }

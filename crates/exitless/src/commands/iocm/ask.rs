@@ -242,7 +242,7 @@ pub(crate) fn watch(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
                     serde_json::to_writer(&mut out, &rates)?;
                     writeln!(out)?;
                 } else {
-                    let text = report::terminal::io_rates(&rates, console::width(), console::colour());
+                    let text = report::iocm::rates::terminal(&rates, console::width(), console::colour());
                     writeln!(out, "{text}")?;
                 }
             }

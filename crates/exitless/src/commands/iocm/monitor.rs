@@ -177,7 +177,7 @@ impl<'a, A: Actuator> Session<'a, A> {
                 serde_json::to_writer(&mut out, decided)?;
                 writeln!(out)?;
             } else {
-                let text = report::terminal::decided(decided, console::width());
+                let text = report::iocm::monitor::decided(decided, console::width());
                 write!(out, "{:>8.1} s  {text}", begun.elapsed().as_secs_f64())?;
             }
             out.flush()?;

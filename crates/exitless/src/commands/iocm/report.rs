@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         .map_err(|error| Usage(format!("Cannot read the evaluation {path}: {error}")))?;
     let evaluation =
         Evaluation::parse(&bytes).map_err(|error| Usage(format!("{path} is no evaluation. {error}")))?;
-    write_page(&arguments.output, &::report::html::evaluation(&evaluation))?;
+    write_page(&arguments.output, &::report::iocm::evaluation::page(&evaluation))?;
     let judged = evaluation.judged();
     let met = judged.iter().filter(|one| one.is_met()).count();
     let mut out = std::io::stdout().lock();

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use iocm_monitor::simulator::{Kind, Machine, Replay, Trace, TraceDamage, made, replay};
-use report::html::Moment;
+use report::iocm::simulated::Moment;
 use serde_json::json;
 
 use super::settings;
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     });
     let outcome = outcome.map_err(|bad| Usage(bad.to_string()))?;
     if let Some(path) = &arguments.report {
-        write_page(path, &report::html::simulated(&outcome, &course))?;
+        write_page(path, &report::iocm::simulated::page(&outcome, &course))?;
     }
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &whole)?;
         writeln!(out)?;
     } else {
-        let text = report::terminal::simulated(&outcome, console::width(), console::colour());
+        let text = report::iocm::simulated::terminal(&outcome, console::width(), console::colour());
         out.write_all(text.as_bytes())?;
     }
     Ok(ExitCode::from(if damage.is_empty() { 0 } else { status::DAMAGED }))

@@ -54,7 +54,7 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
     let mut recordings = Recordings::new(Options::default());
     let mut places = Places::default();
     add(&mut recordings, file, &mut places)?;
-    let mut notes: Vec<String> = report::terminal::doubts(&recordings);
+    let mut notes: Vec<String> = report::recordings::doubts(&recordings);
     match (&known, symbols) {
         (Some(known), Some(path)) if known.is_empty() => notes.push(format!(
             "{} holds no symbols of code, or addresses that are hidden, so functions have no names",

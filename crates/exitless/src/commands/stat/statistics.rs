@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use host::vms::Vms;
 use live::pause;
 use live::{Error, Watch};
-use report::Running;
+use report::vms::Running;
 
 use super::{Arguments, Pace};
 use crate::commands::vms::{exit_code, since, source};
@@ -60,10 +60,10 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
 fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
-        serde_json::to_writer(&mut out, &report::json::vms(running))?;
+        serde_json::to_writer(&mut out, &report::vms::json(running))?;
         writeln!(out)?;
     } else {
-        out.write_all(report::terminal::vms(running, console::width(), console::colour()).as_bytes())?;
+        out.write_all(report::vms::terminal(running, console::width(), console::colour()).as_bytes())?;
         writeln!(out)?;
     }
     Ok(out.flush()?)

@@ -16,7 +16,7 @@ pub(super) fn print(converted: &Converted, json: bool) -> anyhow::Result<ExitCod
     } else {
         out.write_all(converted.text.as_bytes())?;
         out.flush()?;
-        let told = report::terminal::converted(converted, console::width());
+        let told = report::converted::terminal(converted, console::width());
         std::io::stderr().lock().write_all(told.as_bytes())?;
     }
     Ok(if converted.losses.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(status::SOME_FAILED) })

@@ -8,7 +8,7 @@ use clap::Args;
 use doctor::fix::{Chosen, Fixed, fix};
 use doctor::lint::HostSide;
 use domain::Form;
-use report::terminal::FixedView;
+use report::fixed::FixedView;
 
 use super::lint::For;
 use super::subject::{Source, Subject};
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let document =
-            report::json::fixed(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
+            report::fixed::json(&subject.text.name, &subject.text.bytes, &fixed, written.is_some());
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             width: console::width(),
             colour: console::colour(),
         };
-        out.write_all(report::terminal::fixed(view).as_bytes())?;
+        out.write_all(report::fixed::terminal(view).as_bytes())?;
     }
     let done = (!changed || written.is_some()) && fixed.refused.is_empty();
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::from(status::TO_MEND) })

@@ -9,7 +9,7 @@ use doctor::Tally;
 use doctor::lint::{HostSide, lint_by_group};
 use exits::Isa;
 use host::{Fingerprint, Root};
-use report::terminal::FindingsView;
+use report::findings::FindingsView;
 
 use super::subject::Subject;
 use crate::{console, status};
@@ -65,13 +65,13 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let document = report::json::findings(&subject.text.name, &sections).with_doubts(&definition.doubts);
+        let document = report::findings::json(&subject.text.name, &sections).with_doubts(&definition.doubts);
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
         let view =
             FindingsView { width: console::width(), colour: console::colour(), passes: verbose, verbose };
-        let text = report::terminal::linted(&sections, &definition.doubts, tally, view);
+        let text = report::findings::terminal(&sections, &definition.doubts, tally, view);
         out.write_all(text.as_bytes())?;
     }
     Ok(if tally.to_fix() { ExitCode::from(status::TO_MEND) } else { ExitCode::SUCCESS })

@@ -3,7 +3,7 @@
 
 use exits::profile_comparison::{ComparisonOptions, ProfileComparison, Recording};
 use exits::{Access, Dimension, Direction, ExitReason, Grouping, Profile, SeriesKey, Slice, Span, Vcpu};
-use report::Compared;
+use report::comparison::Compared;
 use traces::{Damage, Format, Options, Origin, Reading, Recordings, Unlike};
 
 const HLT: ExitReason = ExitReason::svm(0x78);

@@ -1,0 +1,8 @@
+//! The devices that cause exits, and what to change: `exitless advise`.
+
+mod json;
+mod terminal;
+pub(crate) mod words;
+
+pub use self::json::{AdviceDocument, json};
+pub use self::terminal::{AdviceView, terminal};

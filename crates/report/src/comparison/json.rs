@@ -1,0 +1,44 @@
+//! A comparison as a document.
+
+use std::collections::BTreeMap;
+
+use exits::Dimension;
+use exits::profile_comparison::ProfileComparison;
+use serde::Serialize;
+use traces::{Recording, Recordings, Unlike};
+
+use super::compared::Compared;
+use super::{doubts, verdict};
+use crate::json::FORMAT;
+
+/// The output of `exitless diff --json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ComparisonDocument {
+    format: u32,
+    version: &'static str,
+    files: BTreeMap<&'static str, Vec<Recording>>,
+    unlike: Vec<Unlike>,
+    by: Vec<Dimension>,
+    confidence: f64,
+    verdict_text: String,
+    doubt_texts: Vec<String>,
+    #[serde(flatten)]
+    comparison: ProfileComparison,
+}
+
+/// The comparison with its recordings.
+#[must_use]
+pub fn json(compared: &Compared<'_>) -> ComparisonDocument {
+    let files = |recordings: &[Recordings]| recordings.iter().flat_map(|one| one.files.clone()).collect();
+    ComparisonDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        files: compared.sides().map(|(name, recordings)| (name, files(recordings))).into(),
+        unlike: compared.unlike.to_vec(),
+        by: compared.grouping.dimensions().collect(),
+        confidence: stats::CONFIDENCE,
+        verdict_text: verdict::verdict(compared),
+        doubt_texts: doubts::doubts(compared),
+        comparison: compared.comparison.clone(),
+    }
+}

@@ -1,0 +1,108 @@
+//! The verdict of a comparison, in a sentence or two.
+
+use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
+
+use super::compared::Compared;
+use super::figures::{change, interval, unit};
+use crate::format::{self, time};
+
+/// The verdict on the total, and the rows that changed most in either direction.
+pub(crate) fn verdict(compared: &Compared<'_>) -> String {
+    let mut said = vec![whole(compared, true)];
+    said.extend(extremes(compared));
+    said.join(" ")
+}
+
+/// The verdict without intervals and rows, for places that show both.
+pub(crate) fn headline(compared: &Compared<'_>) -> String {
+    whole(compared, false)
+}
+
+/// The rows that changed most, a sentence each.
+pub(crate) fn extremes(compared: &Compared<'_>) -> Vec<String> {
+    let comparison = compared.comparison;
+    let unit = unit(comparison.per);
+    let most = [(extreme(comparison, Effect::More), "grew"), (extreme(comparison, Effect::Less), "shrank")];
+    let said = most.into_iter().filter_map(|(row, word)| {
+        let row = row?;
+        Some(format!("{} {word} most: {}.", compared.name(&row.subject), by_how_much(row, unit)))
+    });
+    said.collect()
+}
+
+fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
+    let comparison = compared.comparison;
+    if comparison.verdict == Verdict::Nothing {
+        return "There is no exit on either side.".to_owned();
+    }
+    let unit = unit(comparison.per);
+    let clause = |estimate, nouns: [&str; 3]| clause(estimate, nouns, unit, with_intervals);
+    let mut said = capital(&clause(comparison.total.rate, ["fewer exits", "more exits", "exits"]));
+    if let Some(total) = comparison.total.time {
+        let times = clause(total, ["less handling time", "more handling time", "handling time"]);
+        let joint = if comparison.verdict == Verdict::Mixed { ", but " } else { ", and " };
+        said = format!("{said}{joint}{times}");
+    }
+    said + "."
+}
+
+/// A change in words: "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
+fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool) -> String {
+    let [less, more, neither] = nouns;
+    let Some(percent) = estimate.change.percent() else {
+        return format!("{more} {unit}, from none before");
+    };
+    let within = match estimate.interval {
+        Some(_) => format!("95 % interval {}", interval(Some(estimate))),
+        None => "no interval".to_owned(),
+    };
+    let found = change(Some(estimate));
+    let size = found.trim_start_matches(['-', '+']);
+    let (aside, joined) = if with_interval {
+        (format!(" ({within})"), format!(" ({found}; {within})"))
+    } else {
+        Default::default()
+    };
+    match estimate.effect() {
+        Effect::Indistinguishable => format!("no certain change of the {neither} {unit}{joined}"),
+        Effect::Negligible => format!("next to no change of the {neither} {unit}{joined}"),
+        _ if percent <= -100.0 => format!("no {neither} {unit} any more"),
+        _ if percent < 0.0 => format!("{size} {less} {unit}{aside}"),
+        _ => format!("{size} {more} {unit}{aside}"),
+    }
+}
+
+/// The row whose host time, or count if no times are known, changed most and significantly.
+fn extreme(comparison: &ProfileComparison, effect: Effect) -> Option<&ComparedRow> {
+    let has_times = comparison.has_times();
+    let by = |row: &ComparedRow| {
+        if has_times {
+            row.after.time_rate_ns - row.before.time_rate_ns
+        } else {
+            row.after.rate - row.before.rate
+        }
+    };
+    let sure = |row: &&ComparedRow| !row.idle && row.telling(has_times).effect() == effect;
+    let rows = comparison.rows.iter().filter(sure);
+    let most = rows.max_by(|a, b| by(a).abs().total_cmp(&by(b).abs()))?;
+    // A single row equals the total.
+    (comparison.rows.len() > 1).then_some(most)
+}
+
+fn by_how_much(row: &ComparedRow, unit: &str) -> String {
+    let by = row.after.time_rate_ns - row.before.time_rate_ns;
+    if by != 0.0 {
+        let sign = if by < 0.0 { "-" } else { "+" };
+        return format!("{sign}{} of handling {unit}", time(by.abs()));
+    }
+    let by = row.after.rate - row.before.rate;
+    let sign = if by < 0.0 { "-" } else { "+" };
+    format!("{sign}{} exits {unit}", format::per_operation(by.abs()))
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
+}

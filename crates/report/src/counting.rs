@@ -1,0 +1,7 @@
+//! Exits counted while they happen: `exitless stat`.
+
+mod json;
+mod terminal;
+
+pub use self::json::{CountedDocument, json};
+pub use self::terminal::terminal;

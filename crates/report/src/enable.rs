@@ -1,0 +1,6 @@
+//! The switch of interrupt virtualization: `exitless enable` and `exitless disable`.
+
+mod json;
+pub mod terminal;
+
+pub use self::json::{PlanDocument, json};

@@ -1,0 +1,10 @@
+//! The examination of a host: `exitless doctor`.
+
+mod json;
+mod terminal;
+
+pub use self::json::{ExaminationDocument, json};
+pub use self::terminal::terminal;
+
+#[cfg(test)]
+mod tests;

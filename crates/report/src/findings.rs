@@ -1,0 +1,10 @@
+//! Findings of rules: `exitless vm lint`.
+
+pub(crate) mod change;
+mod json;
+mod terminal;
+pub(crate) mod tree;
+
+pub use self::json::{FindingsDocument, json};
+pub use self::terminal::terminal;
+pub use self::tree::FindingsView;

@@ -1,0 +1,42 @@
+//! Findings of `exitless doctor` and `exitless vm lint` for programs.
+
+use doctor::{Section, Tally};
+use serde::Serialize;
+
+use crate::json::FORMAT;
+
+/// Findings by section, with their sum.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FindingsDocument<'a> {
+    format: u32,
+    version: &'static str,
+    /// The subject: a file, a process, a domain, or the host.
+    subject: &'a str,
+    summary: Tally,
+    sections: &'a [Section],
+    /// Parts of a definition that were not understood.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    doubts: &'a [String],
+}
+
+/// The findings as a document.
+#[must_use]
+pub fn json<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocument<'a> {
+    FindingsDocument {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        subject,
+        summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
+        sections,
+        doubts: &[],
+    }
+}
+
+impl<'a> FindingsDocument<'a> {
+    /// Adds the parts of a definition that were not understood.
+    #[must_use]
+    pub fn with_doubts(mut self, doubts: &'a [String]) -> Self {
+        self.doubts = doubts;
+        self
+    }
+}

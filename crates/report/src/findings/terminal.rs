@@ -1,0 +1,28 @@
+//! Findings in a definition on the terminal.
+
+use doctor::{Section, Tally};
+
+use super::tree::{FindingsView, findings, findings_summary};
+use crate::terminal::{NARROWEST, wrapped};
+
+/// The findings in a definition, the parts that were not understood, and the sum.
+#[must_use]
+pub fn terminal(sections: &[Section], doubts: &[String], tally: Tally, view: FindingsView) -> String {
+    let mut text = findings(sections, view);
+    let width = view.width.max(NARROWEST);
+    let mut part = |heading: &str, lines: String| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += heading;
+        text += &lines;
+    };
+    if !doubts.is_empty() {
+        let lines = doubts.iter().map(|doubt| wrapped(doubt, width, "  - ", "    ")).collect::<String>();
+        part("Not understood\n\n", lines);
+    }
+    let sum = findings_summary(tally);
+    let sentence = if tally.to_fix() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };
+    part("", wrapped(&sentence, width, "", ""));
+    text
+}

@@ -1,0 +1,151 @@
+//! Findings of rules as a tree: a mark, the finding, and under it the evidence and the fix.
+
+use doctor::{Finding, Fix, Section, State, Tally};
+use domain::Form;
+use textwrap::Options;
+
+use super::change::change_in_words;
+use crate::format::counted;
+use crate::terminal::NARROWEST;
+use crate::text::printable;
+
+/// The settings of the display.
+#[derive(Debug, Clone, Copy)]
+pub struct FindingsView {
+    /// Columns of the terminal; no line is wider if it is at least 80.
+    pub width: usize,
+    /// Escape sequences colour the marks.
+    pub colour: bool,
+    /// Checks that passed are shown, one line each.
+    pub passes: bool,
+    /// Each check is shown in full: also why it matters, the rule's name and its source. Includes the checks
+    /// that passed.
+    pub verbose: bool,
+}
+
+/// The sections with their findings. A section without visible findings is left out.
+#[must_use]
+pub(crate) fn findings(sections: &[Section], view: FindingsView) -> String {
+    let view = FindingsView { width: view.width.max(NARROWEST), ..view };
+    let mut text = String::new();
+    for section in sections.iter().filter(|section| section.findings.iter().any(|one| view.shows(one))) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let title = printable(&section.title);
+        text += &if view.colour { format!("\u{1b}[1m{title}\u{1b}[0m\n") } else { format!("{title}\n") };
+        for finding in &section.findings {
+            view.finding(&mut text, finding, section.form, 0);
+        }
+    }
+    text
+}
+
+/// The sum of all findings: "2 failures, 1 warning, 14 passed, 3 skipped".
+#[must_use]
+pub(crate) fn findings_summary(tally: Tally) -> String {
+    let plural = |number: usize, word: &str| counted(number as u64, word);
+    let mut parts = Vec::new();
+    if tally.fail > 0 {
+        parts.push(plural(tally.fail, "failure"));
+    }
+    if tally.warn > 0 {
+        parts.push(plural(tally.warn, "warning"));
+    }
+    parts.push(format!("{} passed", tally.pass));
+    if tally.skip > 0 {
+        parts.push(format!("{} skipped", tally.skip));
+    }
+    parts.join(", ")
+}
+
+impl FindingsView {
+    fn shows(self, finding: &Finding) -> bool {
+        let itself = match finding.state {
+            State::Fail | State::Warn => true,
+            State::Pass | State::Skip(_) => self.passes || self.verbose,
+        };
+        itself || finding.children.iter().any(|child| self.shows(child))
+    }
+
+    fn finding(self, text: &mut String, finding: &Finding, form: Option<Form>, depth: usize) {
+        if !self.shows(finding) {
+            return;
+        }
+        let indent = " ".repeat(2 + 2 * depth);
+        let below = format!("{indent}      ");
+        let mark = self.mark(&finding.state);
+        let title = match &finding.state {
+            State::Skip(why) => format!("{}: {why}", finding.title),
+            _ => format!("{}: {}", finding.title, finding.found),
+        };
+        // Escape sequences in the text would count as columns in the wrapping.
+        let body = self.wrapped(&title, &below, &below);
+        text.push_str(&indent);
+        text.push_str(&mark);
+        text.push_str(&body[indent.len() + 4..]);
+        let fixes = matches!(finding.state, State::Fail | State::Warn);
+        if fixes || self.verbose {
+            self.details(text, finding, form, &below, fixes);
+        }
+        for child in &finding.children {
+            self.finding(text, child, form, depth + 1);
+        }
+    }
+
+    fn details(self, text: &mut String, finding: &Finding, form: Option<Form>, below: &str, fixes: bool) {
+        let mut line = |label: &str, words: &str| {
+            let rest = format!("{below}       ");
+            *text += &self.wrapped(words, &format!("{below}{label:<7}"), &rest);
+        };
+        for evidence in &finding.evidence {
+            line("seen", &format!("{}: {}", evidence.place, evidence.value));
+        }
+        line("why", &finding.why);
+        if fixes {
+            for (number, fix) in finding.fixes.iter().enumerate() {
+                let label = if number == 0 { "fix" } else { "or" };
+                for (row, words) in fix_in_words(fix, form).iter().enumerate() {
+                    line(if row == 0 { label } else { "" }, words);
+                }
+            }
+        }
+        if self.verbose {
+            line("rule", &finding.rule);
+            line("source", &finding.source);
+        }
+    }
+
+    fn mark(self, state: &State) -> String {
+        let (mark, code) = match state {
+            State::Pass => ("ok  ", "32"),
+            State::Warn => ("warn", "33"),
+            State::Fail => ("FAIL", "1;31"),
+            State::Skip(_) => ("skip", "2"),
+        };
+        if self.colour { format!("\u{1b}[{code}m{mark}\u{1b}[0m") } else { mark.to_owned() }
+    }
+
+    fn wrapped(self, words: &str, first: &str, rest: &str) -> String {
+        // Options of commands and elements are not broken if a line is long enough for them.
+        let options = Options::new(self.width)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .initial_indent(first)
+            .subsequent_indent(rest);
+        textwrap::fill(&printable(words), options) + "\n"
+    }
+}
+
+fn fix_in_words(fix: &Fix, form: Option<Form>) -> Vec<String> {
+    match fix {
+        Fix::Command(command) => command.lines().map(str::to_owned).collect(),
+        Fix::Advice(advice) => vec![advice.clone()],
+        Fix::Definition(changes) => {
+            changes.iter().map(|change| change_in_words(change, form.unwrap_or(Form::Qemu))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

@@ -1,0 +1,7 @@
+//! Advice with the functions that take the time of its exits: `exitless advise --profile`.
+
+mod json;
+mod terminal;
+
+pub use self::json::{HotAdviceDocument, json};
+pub use self::terminal::terminal;

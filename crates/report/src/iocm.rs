@@ -1,0 +1,7 @@
+//! I/O workers: `exitless iocm`.
+
+mod beside;
+pub mod evaluation;
+pub mod monitor;
+pub mod rates;
+pub mod simulated;

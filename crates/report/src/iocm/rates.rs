@@ -1,0 +1,103 @@
+//! The tables of `exitless iocm watch`.
+
+use iocm::control::rates::Rates;
+
+use crate::format::{NONE, count, per_second, share_of};
+use crate::terminal::NARROWEST;
+use crate::terminal::columns::{Column, drawn};
+use crate::text::printable;
+
+/// Work of I/O workers and devices between two readings.
+///
+/// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
+/// that. Without `colour` it has no escape sequences.
+#[must_use]
+pub fn terminal(rates: &Rates, width: usize, colour: bool) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = drawn(workers(rates), width, false, colour);
+    text.push('\n');
+    if rates.devices.is_empty() {
+        text.push_str("No device.\n");
+    } else {
+        text.push_str(&drawn(devices(rates), width, false, colour));
+    }
+    text
+}
+
+fn rate(value: Option<f64>) -> String {
+    value.map_or_else(|| NONE.to_owned(), per_second)
+}
+
+fn name(text: &str) -> String {
+    if text.is_empty() { NONE.to_owned() } else { printable(text) }
+}
+
+fn workers(rates: &Rates) -> Vec<Column> {
+    let all = &rates.workers;
+    vec![
+        Column::whole_names("worker", all.iter().map(|one| printable(&one.worker)).collect()),
+        Column::names("CPUs", all.iter().map(|one| name(&one.cpu)).collect()),
+        Column::figures("queues", all.iter().map(|one| count(one.queues)).collect()),
+        Column::figures("load", all.iter().map(|one| share_of(one.load_percent)).collect()),
+        Column::figures("awake", all.iter().map(|one| share_of(one.awake_percent)).collect()),
+        Column::figures("sleeps", all.iter().map(|one| rate(one.sleeps_per_second)).collect()).may_go(2),
+        Column::figures("naps", all.iter().map(|one| rate(one.naps_per_second)).collect()).may_go(1),
+    ]
+}
+
+fn devices(rates: &Rates) -> Vec<Column> {
+    let all = &rates.devices;
+    let bytes = |bytes: Option<f64>| {
+        bytes.map_or_else(|| NONE.to_owned(), |bytes| format!("{:.1} MB/s", bytes / 1e6))
+    };
+    vec![
+        Column::whole_names("device", all.iter().map(|one| printable(&one.device)).collect()),
+        Column::names("name", all.iter().map(|one| name(&one.name)).collect()),
+        Column::names("VM", all.iter().map(|one| name(&one.vm)).collect()),
+        Column::names("state", all.iter().map(|one| printable(&one.state)).collect()).may_go(4),
+        Column::names("workers", all.iter().map(|one| name(&one.workers.join(", "))).collect()),
+        Column::figures("requests", all.iter().map(|one| rate(one.requests_per_second)).collect()),
+        Column::figures("data", all.iter().map(|one| bytes(one.bytes_per_second)).collect()),
+        Column::figures("kicks", all.iter().map(|one| rate(one.kicks_per_second)).collect()).may_go(3),
+        Column::figures("calls", all.iter().map(|one| rate(one.calls_per_second)).collect()).may_go(2),
+        Column::figures("in flight", all.iter().map(|one| count(one.in_flight)).collect()).may_go(1),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iocm::control::rates::{DeviceRates, WorkerRates};
+
+    #[test]
+    fn the_tables_fit_and_have_units() {
+        let worker = WorkerRates {
+            worker: "w.0".to_owned(),
+            cpu: "2-3".to_owned(),
+            queues: 4,
+            load_percent: Some(25.0),
+            awake_percent: None,
+            sleeps_per_second: Some(10.0),
+            naps_per_second: Some(2000.0),
+        };
+        let device = DeviceRates {
+            device: "d.0".to_owned(),
+            name: "a\u{1b}[2Jdisk of a very long name that has to give way".to_owned(),
+            vm: String::new(),
+            state: "connected".to_owned(),
+            workers: vec!["w.0".to_owned(), "w.1".to_owned()],
+            requests_per_second: Some(5000.0),
+            bytes_per_second: Some(20_480_000.0),
+            kicks_per_second: Some(1.5),
+            calls_per_second: None,
+            in_flight: 3,
+        };
+        let rates = Rates { seconds: 1.0, workers: vec![worker], devices: vec![device] };
+        let text = terminal(&rates, 80, false);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("20.5 MB/s") && text.contains("w.0, w.1") && text.contains("25"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+        let none = Rates { devices: Vec::new(), ..rates };
+        assert!(terminal(&none, 80, false).contains("No device"));
+    }
+}

@@ -1,0 +1,85 @@
+//! The frame of pages: they open offline and load nothing from elsewhere.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+const STYLE: &str = include_str!("style.css");
+const RECORDINGS: &str = include_str!("recordings.css");
+/// The style of arms, for pages that compare them.
+pub(crate) const ARMS: &str = include_str!("study.css");
+const SCRIPT: &str = include_str!("sort.js");
+
+/// Nothing may be loaded from anywhere, and no script may run except [`SCRIPT`], which is identified by its
+/// SHA-256, even if some text should get into the page as markup.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
+     script-src 'sha256-0A/FlUq+6knCskJrgTxRLHYih2+Bx0X2oQw5hzjwreM='";
+
+/// A page of `sections`.
+pub(crate) fn document(title: &str, sections: &Markup) -> String {
+    styled(title, &[], sections)
+}
+
+/// A page of `sections` with additional styles.
+pub(crate) fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
+    let body = html! {
+        main { (sections) }
+        footer { p { "Made by exitless " (env!("CARGO_PKG_VERSION")) ". Nothing on this page was loaded from anywhere." } }
+        script { (PreEscaped(SCRIPT)) }
+    };
+    framed(title, POLICY, &[&[RECORDINGS], styles].concat(), &body)
+}
+
+/// A page that follows the reader's dark mode, fits a phone and loads what `policy` allows.
+pub(crate) fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                @for style in [STYLE].iter().chain(styles) { style { (PreEscaped(style)) } }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+/// A figure with its title and a note.
+pub(crate) fn tile(title: &str, value: &str, note: &str) -> Markup {
+    html! { div { dt { (title) } dd { (value) } dd.note { (note) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    /// Base64 (RFC 4648, section 4).
+    fn base64(bytes: &[u8]) -> String {
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let group = |chunk: &[u8]| {
+            let bits = chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte))
+                << (8 * (3 - chunk.len()));
+            (0..4)
+                .map(move |at| (at <= chunk.len()).then(|| LETTERS[(bits >> (18 - 6 * at)) as usize & 63]))
+                .map(|letter| char::from(letter.unwrap_or(b'=')))
+                .collect::<String>()
+        };
+        bytes.chunks(3).map(group).collect()
+    }
+
+    #[test]
+    fn the_policy_names_the_script() {
+        assert_eq!(base64(b"any car"), "YW55IGNhcg==");
+        let hash = format!("'sha256-{}'", base64(&Sha256::digest(SCRIPT)));
+        assert!(POLICY.contains(&hash), "The script has changed; its hash is {hash}");
+    }
+
+    #[test]
+    fn the_script_cannot_end_its_element() {
+        assert!(!SCRIPT.contains("</") && !SCRIPT.contains("<!--"));
+    }
+}

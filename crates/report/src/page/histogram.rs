@@ -1,0 +1,142 @@
+//! The distributions of handling times: hills over a logarithmic axis.
+
+use std::fmt::Write;
+
+use exits::HandlingTime;
+use maud::{Markup, html};
+
+use crate::format::{time, whole_time};
+use crate::page::axis::{LogAxis, anchor, percent};
+use crate::page::chart::chart;
+
+const LANE: u32 = 56;
+const GAP: u32 = 8;
+const BINS: usize = 72;
+/// The quantile up to which times are drawn: outliers would take most of the axis.
+const DRAWN: f64 = 0.9999;
+
+/// One hill.
+pub(crate) struct Lane<'a> {
+    /// Its colour.
+    pub(crate) class: &'static str,
+    /// Its name, if there is more than one.
+    pub(crate) name: &'static str,
+    /// The times.
+    pub(crate) times: &'a HandlingTime,
+}
+
+/// The hills of one reason one above another, on one axis; empty without times.
+pub(crate) fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
+    let lanes: Vec<&Lane<'_>> = lanes.iter().filter(|lane| lane.times.count() > 0).collect();
+    if lanes.is_empty() {
+        return html! {};
+    }
+    let low = lanes.iter().filter_map(|lane| lane.times.min_ns()).min().unwrap_or(1);
+    let high = lanes.iter().filter_map(|lane| lane.times.quantile_ns(DRAWN)).max().unwrap_or(1);
+    let axis = LogAxis::new(low as f64, high as f64);
+    let bottom = lanes.len() as u32 * (LANE + GAP);
+    let words = |lane: &Lane<'_>| {
+        let [p50, p99, p999] =
+            [0.5, 0.99, 0.999].map(|at| lane.times.quantile_ns(at).map_or_else(String::new, whole_time));
+        let name = if lane.name.is_empty() { String::new() } else { format!("{}: ", lane.name) };
+        format!("{name}p50 {p50}, p99 {p99}, p99.9 {p999}")
+    };
+    let content = html! {
+        @for (number, lane) in (0..).zip(&lanes) {
+            @let top = number * (LANE + GAP);
+            (hill(lane, &axis, top))
+            @for (class, at) in [("median", 0.5), ("p99", 0.99)] {
+                @if let Some(ns) = lane.times.quantile_ns(at) {
+                    @let x = percent(axis.share(ns as f64));
+                    line class={ (class) " " (lane.class) } x1=(x) x2=(x) y1=(top) y2=(top + LANE) {}
+                }
+            }
+        }
+        (times(&axis, bottom))
+    };
+    let description = lanes.iter().map(|lane| words(lane)).collect::<Vec<_>>().join("; ");
+    html! {
+        figure {
+            figcaption {
+                strong { code { (title) } }
+                @for lane in &lanes { span.(lane.class) { (words(lane)) } }
+            }
+            (chart(bottom + 20, &format!("Handling times of {title}"), &description, &content))
+        }
+    }
+}
+
+fn times(axis: &LogAxis, y: u32) -> Markup {
+    html! {
+        line.axis x1="0" x2="100%" y1=(y) y2=(y) {}
+        @for tick in axis.ticks() {
+            @let share = axis.share(tick);
+            line.axis x1=(percent(share)) x2=(percent(share)) y1=(y) y2=(y + 4) {}
+            text.tick x=(percent(share)) y=(y + 16) text-anchor=(anchor(share)) { (round(tick)) }
+        }
+    }
+}
+
+/// "10 µs": a tick is a round number.
+pub(crate) fn round(ns: f64) -> String {
+    let shown = time(ns);
+    let Some((number, unit)) = shown.split_once(' ') else { return shown };
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number} {unit}")
+}
+
+/// The outline of a histogram whose bins are evenly wide on the axis, scaled to its peak.
+fn hill(lane: &Lane<'_>, axis: &LogAxis, top: u32) -> Markup {
+    let mut bins = vec![0.0_f64; BINS];
+    let place = |ns: f64| axis.share(ns) * BINS as f64;
+    let mut below = 0;
+    for (upper_end, count) in lane.times.buckets() {
+        // A bucket is spread over the bins that it overlaps; its lower end is a 32nd below the upper one.
+        let lower_end = (upper_end - upper_end / 32).max(below);
+        below = upper_end;
+        let (from, to) = (place(lower_end as f64), place(upper_end as f64 + 1.0));
+        if axis.share(upper_end as f64) >= 1.0 {
+            continue;
+        }
+        let width = (to - from).max(1e-9);
+        let (first, last) = ((from as usize).min(BINS - 1), (to as usize).min(BINS - 1));
+        for (bin, sum) in bins.iter_mut().enumerate().take(last + 1).skip(first) {
+            let part = (to.min(bin as f64 + 1.0) - from.max(bin as f64)).max(0.0) / width;
+            *sum += count as f64 * part;
+        }
+    }
+    let peak = bins.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let mut path = String::from("M0 100");
+    for (at, &times) in bins.iter().enumerate() {
+        let height = 100.0 - 100.0 * times / peak;
+        // Writing to a string cannot fail.
+        let _ = write!(path, "V{height:.1}H{:.2}", (at + 1) as f64 * 100.0 / BINS as f64);
+    }
+    path.push_str("V100Z");
+    html! {
+        svg x="0" y=(top) width="100%" height=(LANE) viewBox="0 0 100 100" preserveAspectRatio="none" {
+            path class={ "hill " (lane.class) } d=(path) {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_have_no_needless_zeros() {
+        assert_eq!([1e4, 2e6, 5e2, 1e9, 2.5e3].map(round), ["10 µs", "2 ms", "500 ns", "1 s", "2.5 µs"]);
+    }
+
+    #[test]
+    fn odd_times_are_drawn() {
+        for all in [vec![0], vec![u64::MAX], vec![0, u64::MAX], vec![5, 5, 5]] {
+            let mut times = HandlingTime::new();
+            all.iter().for_each(|&ns| times.add(ns));
+            let drawn = render("x", &[Lane { class: "off", name: "", times: &times }]).into_string();
+            assert!(drawn.contains("<path") && !drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
+        }
+    }
+}

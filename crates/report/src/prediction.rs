@@ -1,0 +1,7 @@
+//! The exits that interrupt virtualization would take away: `exitless predict`.
+
+mod json;
+mod terminal;
+
+pub use self::json::{PredictionDocument, json};
+pub use self::terminal::terminal;

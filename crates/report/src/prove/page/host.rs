@@ -1,0 +1,37 @@
+//! The machine, in a folded section.
+
+use host::Fingerprint;
+use maud::{Markup, html};
+use prove::Outcome;
+
+use crate::format::counted;
+
+pub(crate) fn render(outcome: &Outcome) -> Markup {
+    let fingerprint = &outcome.fingerprint;
+    // Compared with an empty fingerprint, every known field differs.
+    let facts = Fingerprint::default().differences(fingerprint);
+    html! {
+        section {
+            h2 { "The host" }
+            details {
+                summary { (counted(facts.len() as u64, "fact")) " about virtual interrupts" }
+                div.wide {
+                    table.facts {
+                        tbody {
+                            @for (name, _, value) in &facts {
+                                tr {
+                                    th scope="row" { code { (name) } }
+                                    td.text { (value.as_deref().unwrap_or_default()) }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if !fingerprint.missing.is_empty() {
+                    h3 { "Not known" }
+                    ul { @for missing in &fingerprint.missing { li { (missing) } } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Tables with a name on the left, which is folded if room is short, and figures, which are not.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent};
+use probe::measure::Measure;
+use probe::run::Arm;
+use prove::{Cost, Effect, MeasureOutcome, Outcome};
+
+use crate::format::{self, NONE};
+use crate::prove::words;
+use crate::text;
+
+/// The gap between columns.
+const GAP: usize = 2;
+const NARROWEST_NAME: usize = 12;
+
+/// A name and its figures; the style applies to the whole row, the colour to the cell with that index.
+pub(crate) struct Line {
+    cells: Vec<String>,
+    bold: bool,
+    colour: Option<(usize, Color)>,
+}
+
+impl Line {
+    pub(crate) fn plain(cells: Vec<String>) -> Self {
+        Self { cells, bold: false, colour: None }
+    }
+}
+
+/// The cost of each operation.
+pub(crate) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
+    match words::only_arm(&outcome.arms) {
+        None => {
+            let lines = outcome.measures.iter().map(compared).collect();
+            let header = ["operation", "off", "on", "change", "95 % interval", "runs"];
+            drawn(&header, lines, width, colour)
+        }
+        Some(arm) => {
+            let lines = outcome.measures.iter().map(|row| alone(row, arm)).collect();
+            let header = ["operation", "median, cycles", "p90", "p99", "mean", "runs"];
+            drawn(&header, lines, width, colour)
+        }
+    }
+}
+
+fn compared(row: &MeasureOutcome) -> Line {
+    let median =
+        |cost: Option<Cost>| cost.map_or_else(|| NONE.to_owned(), |cost| format::cycles(cost.median));
+    let runs = [row.cost.off, row.cost.on].into_iter().flatten().map(|cost| cost.runs).min();
+    Line {
+        cells: vec![
+            row.measure.title().to_owned(),
+            median(row.cost.off),
+            median(row.cost.on),
+            words::percent_of(row.difference),
+            words::interval_of(row.difference),
+            runs.map_or_else(|| NONE.to_owned(), |runs| runs.to_string()),
+        ],
+        bold: false,
+        colour: match row.effect {
+            Effect::Fewer => Some((3, Color::Green)),
+            Effect::More => Some((3, Color::Red)),
+            Effect::Negligible | Effect::Indistinguishable | Effect::Unknown => None,
+        },
+    }
+}
+
+fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
+    let mut cells = vec![row.measure.title().to_owned()];
+    match row.cost.of(arm) {
+        Some(cost) => {
+            let pooled = cost.pooled;
+            cells.extend([cost.median, pooled.p90, pooled.p99, pooled.mean].map(format::cycles));
+            cells.push(cost.runs.to_string());
+        }
+        None => cells.extend(std::iter::repeat_n(NONE.to_owned(), 5)),
+    }
+    Line::plain(cells)
+}
+
+/// The change of each measure at each cost of a switch; `None` if only one cost was measured.
+pub(crate) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
+    let rows: Vec<_> = outcome
+        .measures
+        .iter()
+        .map(|row| (row.measure, outcome.over_costs(row.measure)))
+        .filter(|(_, points)| points.len() > 1)
+        .collect();
+    let costs = rows.iter().map(|(_, points)| points).max_by_key(|points| points.len())?;
+    let costs: Vec<u32> = costs.iter().map(|(cycles, _)| *cycles).collect();
+    let header: Vec<String> = costs.iter().map(|&cycles| format::count(u64::from(cycles))).collect();
+    let header: Vec<&str> = ["operation"].into_iter().chain(header.iter().map(String::as_str)).collect();
+    let change = |points: &[(u32, &MeasureOutcome)], cost| {
+        let found = points.iter().find(|(cycles, _)| *cycles == cost);
+        found.map_or_else(|| NONE.to_owned(), |(_, point)| words::percent_of(point.difference))
+    };
+    let line = |(measure, points): &(Measure, Vec<(u32, &MeasureOutcome)>)| {
+        let changes = costs.iter().map(|&cost| change(points, cost));
+        Line::plain([measure.title().to_owned()].into_iter().chain(changes).collect())
+    };
+    Some(drawn(&header, rows.iter().map(line).collect(), width, colour))
+}
+
+/// Exits by reason with their sums; `None` if nothing was counted.
+pub(crate) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
+    let totals = &outcome.exits;
+    let only = words::only_arm(&outcome.arms);
+    let mut lines: Vec<Line> = totals
+        .reasons
+        .iter()
+        .map(|row| {
+            let name = text::printable(&row.reason.to_string());
+            Line::plain(match only {
+                None => vec![
+                    name,
+                    format::count_of(row.count.off),
+                    format::count_of(row.count.on),
+                    format::change(row.change),
+                    format::interval_of(row.interval),
+                ],
+                Some(arm) => vec![
+                    name,
+                    format::count_of(*row.count.of(arm)),
+                    format::per_operation_of(*row.per_operation.of(arm)),
+                ],
+            })
+        })
+        .collect();
+    for (name, sum, bold) in
+        [("all reasons", totals.traced, true), ("KVM's own count", totals.statistics, false)]
+    {
+        let Some(first) = sum.off.or(sum.on) else { continue };
+        let cells = match only {
+            None => vec![
+                name.to_owned(),
+                format::count_of(sum.off),
+                format::count_of(sum.on),
+                format::change(words::change_between(sum, totals.operations)),
+                words::interval_between(sum, totals.operations),
+            ],
+            Some(arm) => {
+                let operations = *totals.operations.of(arm);
+                let rate = (operations > 0).then(|| first as f64 / operations as f64);
+                vec![name.to_owned(), format::count(first), format::per_operation_of(rate)]
+            }
+        };
+        lines.push(Line { cells, bold, colour: None });
+    }
+    let header: &[&str] = match only {
+        None => &["exit reason", "exits off", "exits on", "change", "95 % interval"],
+        Some(_) => &["exit reason", "exits", "an operation"],
+    };
+    (!lines.is_empty()).then(|| drawn(header, lines, width, colour))
+}
+
+/// A table without borders, at most `width` columns wide.
+pub(crate) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: bool) -> String {
+    let widest = |column: usize| {
+        let cells = lines.iter().map(|line| line.cells[column].chars().count());
+        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
+    };
+    let figures: usize = (1..header.len()).map(|column| widest(column) + GAP).sum();
+    let name = width.saturating_sub(figures).max(NARROWEST_NAME);
+
+    let mut table = Table::new();
+    table
+        .load_preset(NOTHING)
+        .set_style(TableComponent::HeaderLines, '─')
+        .set_style(TableComponent::MiddleHeaderIntersections, '─')
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header.iter().copied());
+    if colour {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    for line in lines {
+        let cells = line.cells.iter().enumerate().map(|(index, text)| {
+            let cell = Cell::new(if index == 0 { text::folded(text, name).join("\n") } else { text.clone() });
+            let cell = if line.bold { cell.add_attribute(Attribute::Bold) } else { cell };
+            match line.colour {
+                Some((coloured, colour)) if coloured == index => cell.fg(colour),
+                _ => cell,
+            }
+        });
+        table.add_row(cells.collect::<Vec<_>>());
+    }
+    let last = header.len() - 1;
+    for (index, column) in table.column_iter_mut().enumerate() {
+        // One of the two columns of a gap belongs to the border, which is blank.
+        column.set_padding((0, u16::from(index != last)));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

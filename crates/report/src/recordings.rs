@@ -1,0 +1,12 @@
+//! Facts of recordings, and the data that they lack: what all results of recordings share.
+
+pub(crate) mod course;
+pub(crate) mod json;
+pub(crate) mod page;
+mod parquet;
+pub(crate) mod rows;
+pub(crate) mod terminal;
+pub(crate) mod words;
+
+pub use self::parquet::{ExitsError, ExitsWriter};
+pub use self::terminal::doubts;

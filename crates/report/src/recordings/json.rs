@@ -1,0 +1,40 @@
+//! The first fields of documents on recordings.
+
+use exits::{Selection, Span};
+use serde::Serialize;
+use traces::{Recording, Recordings};
+
+use crate::json::FORMAT;
+
+/// The first fields of both documents.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Head {
+    format: u32,
+    version: &'static str,
+    files: Vec<Recording>,
+    selection: Selected,
+    span: Option<Span>,
+}
+
+/// The selected part of the recordings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Selected {
+    vms: Vec<String>,
+    vcpus: Vec<u32>,
+    from_ns: Option<u64>,
+    to_ns: Option<u64>,
+}
+
+impl Head {
+    pub(crate) fn new(recordings: &Recordings) -> Self {
+        let Selection { vms, vcpus } = recordings.selection.clone();
+        let options = recordings.options;
+        Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION"),
+            files: recordings.files.clone(),
+            selection: Selected { vms, vcpus, from_ns: options.from_ns, to_ns: options.to_ns },
+            span: recordings.observed(),
+        }
+    }
+}

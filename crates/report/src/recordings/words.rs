@@ -1,0 +1,114 @@
+//! Facts of recordings in words, the same in every medium.
+
+use exits::{Losses, Profile};
+use traces::{Options, Recordings};
+
+use crate::format::{NONE, count, counted, whole_time};
+use crate::text::printable;
+
+/// Linux's name of a host without a name.
+pub(crate) const NAMELESS: &str = "(none)";
+
+/// The selected time, if it is not all.
+pub(crate) fn window(options: Options) -> Option<String> {
+    match (options.from_ns, options.to_ns) {
+        (None, None) => None,
+        (Some(from), None) => Some(format!("from {} on", whole_time(from))),
+        (None, Some(to)) => Some(format!("the first {}", whole_time(to))),
+        (Some(from), Some(to)) => Some(format!("from {} to {}", whole_time(from), whole_time(to))),
+    }
+}
+
+/// Notes on the recordings in addition to their head, a sentence or two each.
+pub(crate) fn notes(recordings: &Recordings) -> Vec<String> {
+    let mut notes = warnings(recordings);
+    notes.extend(losses(&recordings.profile));
+    notes
+}
+
+pub(crate) fn warnings(recordings: &Recordings) -> Vec<String> {
+    let mut warnings: Vec<String> = Vec::new();
+    for file in &recordings.files {
+        warnings.extend(file.warnings.iter().map(|warning| match recordings.files.len() {
+            1 => warning.clone(),
+            _ => format!("{}: {warning}", file.name),
+        }));
+    }
+    let hosts = recordings.different_hosts();
+    if !hosts.is_empty() {
+        warnings.push(format!(
+            "The recordings are of different hosts ({}): VMs of the same number are counted as one.",
+            hosts.join(", ")
+        ));
+    }
+    warnings
+}
+
+fn losses(profile: &Profile) -> Vec<String> {
+    let Losses {
+        exits_without_entry,
+        exits_at_the_end,
+        entries_without_exit,
+        pairs_across_loss,
+        pairs_back_in_time,
+        out_of_order,
+        undecoded,
+        ..
+    } = profile.losses;
+    let vcpus = profile.vcpus().len() as u64;
+    // A vCPU that was running at the start of the recording has one.
+    let entries = if entries_without_exit > vcpus { entries_without_exit } else { 0 };
+    let without_time = [
+        (
+            pairs_across_loss,
+            "events were lost before the entry; perf gives such exits times that may not be theirs",
+        ),
+        (exits_without_entry, "the next event of the vCPU is another exit"),
+        (pairs_back_in_time, "the entry lies before the exit: the clocks of the processors differ"),
+        (exits_at_the_end, "the recording ends before the entry"),
+    ];
+    let mut notes: Vec<String> = without_time
+        .into_iter()
+        .filter(|&(number, _)| number > 0)
+        .map(|(number, why)| format!("{} without a time: {why}.", counted(number, "exit")))
+        .collect();
+    if entries > 0 {
+        notes.push(match entries {
+            1 => "1 entry without an exit before it.".to_owned(),
+            _ => format!("{} entries without an exit before them.", count(entries)),
+        });
+    }
+    if out_of_order > 0 {
+        notes.push(format!("{} too late to be put in order.", counted(out_of_order, "event")));
+    }
+    if undecoded > 0 {
+        notes.push(format!("{} not counted: the fields could not be read.", counted(undecoded, "event")));
+    }
+    notes
+}
+
+/// The share of all events that the recorders lost, in percent; `None` without events.
+pub(crate) fn lost_percent(recordings: &Recordings) -> Option<f64> {
+    let lost = recordings.profile.losses.lost_events as f64;
+    let seen =
+        recordings.profile.events.values().fold(0, |sum: u64, &count| sum.saturating_add(count)) as f64;
+    (lost + seen > 0.0).then(|| lost / (lost + seen) * 100.0)
+}
+
+/// The VM of a row: its number with its name.
+pub(crate) fn vm(number: Option<u32>, profile: &Profile) -> String {
+    let Some(number) = number else { return NONE.to_owned() };
+    match profile.names.get(&number) {
+        Some(name) => printable(&format!("{number} {name}")),
+        None => number.to_string(),
+    }
+}
+
+/// A vCPU's number, or its thread if the number is not known.
+pub(crate) fn vcpu(vcpu: exits::Vcpu) -> String {
+    match (vcpu.number, vcpu.thread) {
+        (Some(number), _) => number.to_string(),
+        (None, Some(thread)) => format!("thread {thread}"),
+        (None, None) => NONE.to_owned(),
+    }
+}

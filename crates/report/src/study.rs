@@ -1,0 +1,12 @@
+//! A study: `exitless experiment`, and two results of one plan side by side.
+
+mod csv;
+pub mod difference;
+pub(crate) mod figures;
+mod page;
+mod tables;
+mod terminal;
+
+pub use self::csv::csv;
+pub use self::page::page;
+pub use self::terminal::terminal;

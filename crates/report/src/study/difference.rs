@@ -1,0 +1,153 @@
+//! Two results of one plan side by side.
+
+use study::analysis::{ComparedFigure, Source, StudyDifference};
+
+use crate::format::{NONE, counted};
+use crate::study::figures::{self, Measure, below_by_chance};
+use crate::terminal::columns::{Column, drawn};
+use crate::terminal::{NARROWEST, wrapped};
+use crate::text;
+
+/// Two results of one plan: the differences between hosts, each figure before and after, and the changes of
+/// the arms' effects.
+///
+/// Host figures are shown only if they differ. No line is wider than `width` columns if `width` is at least
+/// 80.
+pub fn terminal(difference: &StudyDifference, width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let [before, after] = &difference.studies;
+    let mut text = wrapped(
+        &format!(
+            "{}: {} ({}) before, {} ({}) after",
+            before.title,
+            before.target,
+            counted(difference.runs[0] as u64, "run"),
+            after.target,
+            counted(difference.runs[1] as u64, "run")
+        ),
+        width,
+        "",
+        "",
+    );
+    text.push_str("\nWhat the hosts differ in\n\n");
+    if difference.unlike.is_empty() {
+        text.push_str("  Nothing that is known.\n");
+    }
+    for unlike in &difference.unlike {
+        let value =
+            |at: usize| unlike.values.get(at).cloned().flatten().unwrap_or_else(|| "unknown".to_owned());
+        text.push_str(&wrapped(
+            &format!("{}: {} → {}", unlike.field, value(0), value(1)),
+            width,
+            "  - ",
+            "    ",
+        ));
+    }
+    text.push_str("\nFigures before and after (n: guests that ran at once)\n\n");
+    text.push_str(&figures(difference, width));
+    if !difference.effects.is_empty() {
+        text.push_str("\nWhat the arms do, before and after (n: guests that ran at once)\n\n");
+        text.push_str(&effects(difference, width));
+    }
+    if !difference.only_one.is_empty() {
+        text.push_str("\nIn one result only\n\n");
+        for cell in &difference.only_one {
+            text.push_str(&wrapped(cell, width, "  - ", "    "));
+        }
+    }
+    let made = &difference.multiplicity;
+    if made.made == 0 {
+        return text;
+    }
+    text.push('\n');
+    text.push_str(&wrapped(
+        &format!("{}, and {} passed all gates.", below_by_chance(made), made.found),
+        width,
+        "",
+        "",
+    ));
+    text
+}
+
+fn figures(difference: &StudyDifference, width: usize) -> String {
+    let rows: Vec<_> = difference
+        .rows
+        .iter()
+        .filter(|row| row.figure.source == Source::Workload || row.finding.is_found())
+        .collect();
+    if rows.is_empty() {
+        return "  None is in both results.\n".to_owned();
+    }
+    let arm = |at: usize| difference.arms.get(at).map_or_else(String::new, |arm| text::printable(&arm.name));
+    let level = |figure: &ComparedFigure, levels: [f64; 2], side: usize| {
+        let largest = levels[0].abs().max(levels[1].abs());
+        Measure::of_metric(&figure.metric, figure.unit, largest).shown(levels[side])
+    };
+    let columns = vec![
+        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
+        Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
+        Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
+        Column::figures("before", rows.iter().map(|row| level(&row.figure, row.levels, 0)).collect())
+            .may_go(1),
+        Column::figures("after", rows.iter().map(|row| level(&row.figure, row.levels, 1)).collect())
+            .may_go(2),
+        Column::figures(
+            "change",
+            rows.iter().map(|row| figures::change(row.change, row.figure.unit)).collect(),
+        ),
+        Column::figures(
+            "95 % interval",
+            rows.iter().map(|row| figures::interval(row.change, row.figure.unit)).collect(),
+        )
+        .may_go(3),
+        Column::whole_names(
+            "finding",
+            rows.iter().map(|row| figures::finding(row.finding, row.figure.better).to_owned()).collect(),
+        ),
+    ];
+    drawn(columns, width, false, false)
+}
+
+fn effects(difference: &StudyDifference, width: usize) -> String {
+    let rows: Vec<_> = difference
+        .effects
+        .iter()
+        .filter(|row| row.figure.source == Source::Workload || row.finding.is_found())
+        .collect();
+    if rows.is_empty() {
+        return "  The arms do the same in both results.\n".to_owned();
+    }
+    let arm =
+        |at: usize| difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| text::printable(&arm.name));
+    let columns = vec![
+        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
+        Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
+        Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
+        Column::figures(
+            "before",
+            rows.iter().map(|row| figures::change(row.effects[0], row.figure.unit)).collect(),
+        ),
+        Column::figures(
+            "after",
+            rows.iter().map(|row| figures::change(row.effects[1], row.figure.unit)).collect(),
+        ),
+        Column::figures(
+            "difference",
+            rows.iter().map(|row| figures::change(row.change, row.figure.unit)).collect(),
+        ),
+        Column::whole_names(
+            "finding",
+            rows.iter()
+                .map(|row| {
+                    if row.finding.is_found() {
+                        "differs"
+                    } else {
+                        figures::finding(row.finding, row.figure.better)
+                    }
+                    .to_owned()
+                })
+                .collect(),
+        ),
+    ];
+    drawn(columns, width, false, false)
+}

@@ -1,0 +1,157 @@
+//! The question and the answer, at the top of the page.
+
+use exits::agree;
+use maud::{Markup, html};
+use study::analysis::{Figure, Findings, Judgement, Multiplicity};
+
+use super::marks::unbroken;
+use crate::format::{count, counted};
+use crate::page::document::tile;
+use crate::page::eyebrow;
+use crate::study::figures::{self, by_chance};
+use crate::text::minus;
+
+/// The judgement as a label.
+pub(crate) fn label(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Better => "Better",
+        Judgement::Worse => "Worse",
+        Judgement::Mixed => "Gives and takes",
+        Judgement::NoDifference => "No clear difference",
+        Judgement::TooFewRepeats => "Too few repeats",
+        Judgement::Alike => "Arms that are alike",
+        Judgement::Nothing => "Nothing compared",
+    }
+}
+
+pub(super) fn render(findings: &Findings) -> Markup {
+    let tone = match findings.verdict.judgement {
+        Judgement::Better => "good",
+        Judgement::Worse => "bad",
+        _ => "neutral",
+    };
+    html! {
+        header {
+            p.eyebrow { (findings.study.title) }
+            p.question { (findings.study.question) }
+            p class={ "judgement " (tone) } { (label(findings.verdict.judgement)) }
+            h1 { (unbroken(&findings.verdict.sentence)) }
+            p.muted { (machine(findings)) }
+        }
+        (tiles(findings))
+        @if !findings.warnings.is_empty() {
+            section.warnings {
+                h2 { "What to know first" }
+                ul.narrow { @for warning in &findings.warnings { li.grave[warning.is_grave()] { (warning) } } }
+            }
+        }
+        section {
+            h2 { "What was found, and what was not" }
+            ul.found { @for sentence in &findings.verdict.sentences { li { (unbroken(sentence)) } } }
+            @if let Some(chance) = chance(&findings.multiplicity) { p.muted { (chance) } }
+            p.muted {
+                "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
+                "; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
+                (findings.gates.strength_points) " points); and it is larger than what averages of so many repeats of one and the "
+                "same arm differ by. A p value is how often noise alone would show a change at least as large."
+            }
+        }
+    }
+}
+
+/// The number of expected and found differences; `None` without comparisons.
+pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
+    let text = format!(
+        "{} made. If nothing differed at all, about {} would have a p value below {} by chance; {} {} one, {} passed all \
+         gates, and {} of these {} when the p values are adjusted for all comparisons (Holm).",
+        counted(made.made as u64, "comparison"),
+        by_chance(made),
+        made.level,
+        count(made.below as u64),
+        agree(made.below as u64, "has", "have"),
+        count(made.found as u64),
+        count(made.found_by_holm as u64),
+        agree(made.found_by_holm as u64, "stays", "stay")
+    );
+    (made.made > 0).then_some(text)
+}
+
+fn tiles(findings: &Findings) -> Markup {
+    // The most significant change, then that of all exits of the same workload.
+    let size = |figure: &&Figure| {
+        let found = figure.summary().iter().filter(|one| one.finding.is_found());
+        found.filter_map(|one| one.change).map(|change| change.estimate.abs()).fold(0.0, f64::max)
+    };
+    let main = findings.main().into_iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+    let exits = main.and_then(|main| {
+        findings.figures.iter().find(|figure| figure.workload == main.workload && figure.is_exit_total())
+    });
+    let drawn = |figure: &Figure| {
+        let one = figure.summary().iter().filter(|one| !one.is_aa).max_by(|a, b| {
+            let size = |percent: Option<f64>| percent.map_or(0.0, f64::abs);
+            size(a.percent).total_cmp(&size(b.percent))
+        })?;
+        let change = one.change?;
+        let name = findings.arms.get(one.arm).map_or("", |arm| &arm.full_name);
+        let within = match change.interval {
+            Some(_) => {
+                let interval = minus(&figures::interval(Some(change), figure.unit));
+                format!("{name}; 95 % interval {interval}")
+            }
+            None => format!("{name}; too few repeats for an interval"),
+        };
+        Some((figure.name(), figures::change(Some(change), figure.unit), within))
+    };
+    html! {
+        dl.tiles {
+            @for figure in [main, exits].into_iter().flatten() {
+                @if let Some((title, change, within)) = drawn(figure) { (tile(&title, &minus(&change), &within)) }
+            }
+            (tile(
+                "Runs",
+                &count(findings.method.runs.len() as u64),
+                &format!(
+                    "{}, {}, {}",
+                    counted(findings.arms.len() as u64, "arm"),
+                    counted(blocks(findings) as u64, "block"),
+                    counted(findings.method.failed.len() as u64, "failed attempt")
+                ),
+            ))
+        }
+    }
+}
+
+fn blocks(findings: &Findings) -> usize {
+    findings.method.runs.iter().map(|run| run.block).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+pub(crate) fn machine(findings: &Findings) -> String {
+    let mut parts = eyebrow::machine(&findings.method.fingerprint);
+    parts.push(format!("target {}", findings.study.target));
+    parts.push(eyebrow::when(findings.method.started));
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_comparison_is_told_as_one() {
+        let made = |made, below, found| {
+            let level = 0.05;
+            Multiplicity { made, level, expected: made as f64 * level, below, found, found_by_holm: found }
+        };
+        assert_eq!(chance(&made(0, 0, 0)), None);
+        assert_eq!(
+            chance(&made(1, 1, 1)).unwrap(),
+            "1 comparison made. If nothing differed at all, about 0.05 would have a p value below 0.05 by chance; 1 has \
+             one, 1 passed all gates, and 1 of these stays when the p values are adjusted for all comparisons (Holm)."
+        );
+        assert_eq!(
+            chance(&made(300, 41, 2)).unwrap(),
+            "300 comparisons made. If nothing differed at all, about 15 would have a p value below 0.05 by chance; 41 have \
+             one, 2 passed all gates, and 2 of these stay when the p values are adjusted for all comparisons (Holm)."
+        );
+    }
+}

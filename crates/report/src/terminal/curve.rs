@@ -1,0 +1,33 @@
+//! Curves of characters.
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
+
+/// Characters of eight heights.
+pub(crate) const fn levels(ascii: bool) -> [char; 8] {
+    if ascii { ASCII } else { BLOCKS }
+}
+
+/// Values as characters of eight heights up to `peak`; a value above zero is always visible.
+pub(crate) fn curve(values: &[f64], peak: f64, levels: [char; 8]) -> String {
+    let level = |value: f64| {
+        if value <= 0.0 || peak <= 0.0 {
+            return ' ';
+        }
+        let height = (value / peak * levels.len() as f64).ceil() as usize;
+        levels[height.clamp(1, levels.len()) - 1]
+    };
+    values.iter().map(|&value| level(value)).collect()
+}
+
+/// The text in ASCII only, character by character.
+pub(crate) fn to_ascii(text: &str) -> String {
+    let replaced = |c: char| match c {
+        c if c.is_ascii() => c,
+        '─' | '–' => '-',
+        '…' => '~',
+        'µ' => 'u',
+        _ => '?',
+    };
+    text.chars().map(replaced).collect()
+}

@@ -1,0 +1,77 @@
+//! A timeline as a document.
+
+use exits::{Dimension, Grouping, Losses, Slice, TimelineRow, TimelineRows};
+use serde::Serialize;
+use traces::Recordings;
+
+use crate::recordings::json::Head;
+use crate::recordings::rows::Names;
+
+/// The output of `exitless timeline --json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TimelineDocument {
+    #[serde(flatten)]
+    head: Head,
+    losses: Losses,
+    by: Vec<Dimension>,
+    start_ns: u64,
+    width_ns: u64,
+    slices: usize,
+    rows: Vec<SlicesRow>,
+    other: Option<RestSlices>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct SlicesRow {
+    #[serde(flatten)]
+    names: Names,
+    #[serde(flatten)]
+    slices: Slices,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct RestSlices {
+    rows: usize,
+    #[serde(flatten)]
+    slices: Slices,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Slices {
+    exits: u64,
+    time_ns: u64,
+    exits_by_slice: Vec<u64>,
+    time_ns_by_slice: Vec<u64>,
+}
+
+impl Slices {
+    fn new(total: Slice, slices: &[Slice]) -> Self {
+        Self {
+            exits: total.count,
+            time_ns: total.handling_ns,
+            exits_by_slice: slices.iter().map(|slice| slice.count).collect(),
+            time_ns_by_slice: slices.iter().map(|slice| slice.handling_ns).collect(),
+        }
+    }
+}
+
+/// The timeline of `recordings` in the rows that were made of it by `grouping`.
+#[must_use]
+pub fn json(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -> TimelineDocument {
+    let row = |row: &TimelineRow| SlicesRow {
+        names: Names::new(row.key, &recordings.profile),
+        slices: Slices::new(row.total, &row.slices),
+    };
+    TimelineDocument {
+        head: Head::new(recordings),
+        losses: recordings.profile.losses,
+        by: grouping.dimensions().collect(),
+        start_ns: rows.start_ns(),
+        width_ns: rows.width_ns(),
+        slices: rows.len(),
+        rows: rows.rows().iter().map(row).collect(),
+        other: rows
+            .rest()
+            .map(|rest| RestSlices { rows: rest.rows, slices: Slices::new(rest.total, &rest.slices) }),
+    }
+}

@@ -1,0 +1,114 @@
+//! Each row of a timeline as a chart with its own scale.
+
+use std::fmt::Write;
+
+use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows};
+use maud::{Markup, html};
+use traces::Recordings;
+
+use crate::format::{counted, per_second, share};
+use crate::page::chart::chart;
+use crate::page::histogram::round;
+use crate::profile::page as profile;
+use crate::recordings::words::vm;
+use crate::text::printable;
+
+const HEIGHT: u32 = 64;
+const COLUMNS: usize = 120;
+
+/// The page with the course of the exits first: a curve for each of `rows`, which were made of the timeline
+/// of the recordings by `grouping`.
+#[must_use]
+pub fn page(
+    recordings: &Recordings,
+    rows: &TimelineRows,
+    grouping: &Grouping,
+    figure: TimelineFigure,
+) -> String {
+    let table = Table::new(&recordings.profile, Grouping::by_reason());
+    let figures = html! {
+        (profile::course(recordings))
+        (section(recordings, rows, grouping, figure))
+        (profile::rows(recordings, &table))
+    };
+    profile::around(recordings, &[], &figures)
+}
+
+/// A small chart for each row; empty if the recording has no duration.
+fn section(
+    recordings: &Recordings,
+    rows: &TimelineRows,
+    grouping: &Grouping,
+    figure: TimelineFigure,
+) -> Markup {
+    let Some(observed) = recordings.observed().filter(|span| span.length_ns() > 0 && !rows.is_empty()) else {
+        return html! {};
+    };
+    let columns = rows.columns(COLUMNS, observed);
+    let vcpus = recordings.profile.vcpus().len().max(1) as f64;
+    let value = |sum: u64, ns: u64| match figure {
+        TimelineFigure::Exits => sum as f64 / ns.max(1) as f64 * 1e9,
+        TimelineFigure::Time => sum as f64 / ns.max(1) as f64 / vcpus * 100.0,
+    };
+    let shown = |value: f64| match figure {
+        TimelineFigure::Exits => per_second(value),
+        TimelineFigure::Time => share(value),
+    };
+    let one = |name: &str, slices: &[Slice], total: Slice| {
+        let values: Vec<f64> =
+            columns.iter().map(|column| value(column.sum(slices, figure), column.observed_ns)).collect();
+        let peak = values.iter().copied().fold(0.0, f64::max);
+        let words = format!(
+            "mean {}, peak {}",
+            shown(value(figure.of(total), recordings.observed_ns())),
+            shown(peak)
+        );
+        html! {
+            figure {
+                figcaption { strong { code { (name) } } span.muted { (words) } }
+                (chart(HEIGHT + 20, &format!("{name} over time"), &words, &curve(&values, peak, observed.length_ns())))
+            }
+        }
+    };
+    let name = |key: Key| {
+        let of_vm = grouping.tells_vms_apart().then(|| vm(key.whose.vm(), &recordings.profile));
+        let reason = grouping.has(Dimension::Reason).then(|| printable(&key.what.to_string()));
+        [of_vm, reason].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    };
+    html! {
+        section {
+            h2 { "Each by itself" }
+            p.muted {
+                @match figure {
+                    TimelineFigure::Exits => { "Exits a second." }
+                    TimelineFigure::Time => { "Share of the time of all vCPUs; in HLT they sleep." }
+                }
+                " Each has its own scale, up to its peak."
+            }
+            div.multiples {
+                @for row in rows.rows() { (one(&name(row.key), &row.slices, row.total)) }
+                @if let Some(rest) = rows.rest() {
+                    (one(&format!("other ({})", counted(rest.rows as u64, "row")), &rest.slices, rest.total))
+                }
+            }
+        }
+    }
+}
+
+fn curve(values: &[f64], peak: f64, length_ns: u64) -> Markup {
+    let mut path = String::from("M0 100");
+    for (at, value) in values.iter().enumerate() {
+        let height = if peak > 0.0 { 100.0 - 100.0 * value / peak } else { 100.0 };
+        // Writing to a string cannot fail.
+        let _ = write!(path, "V{height:.1}H{:.2}", (at + 1) as f64 * 100.0 / values.len() as f64);
+    }
+    path.push_str("V100Z");
+    html! {
+        svg x="0" y="0" width="100%" height=(HEIGHT) viewBox="0 0 100 100" preserveAspectRatio="none" {
+            path.hill.on d=(path) {}
+        }
+        line.axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
+        text.tick x="0" y=(HEIGHT + 16) { "0" }
+        text.tick x="100%" y=(HEIGHT + 16) text-anchor="end" { (round(length_ns as f64)) }
+    }
+}

@@ -1,0 +1,4 @@
+//! Single events: `exitless trace`.
+
+pub mod json;
+pub mod terminal;

@@ -1,0 +1,85 @@
+//! A tuning as a page of Markdown.
+
+use std::fmt::Write as _;
+
+use study::tuning::Tuning;
+
+use super::diff;
+use super::words::{answer, finding, left, ruling, values};
+use crate::study::figures;
+
+/// The report: the answer, a section for each change with its figures and a link to its study, and the diff.
+pub fn markdown(tuning: &Tuning) -> String {
+    let mut text =
+        format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), answer(tuning));
+    let _ = write!(
+        text,
+        "\nTarget: {}. A figure is told from noise by three gates: p below 0.05, large enough, out of the \
+        repeats' scatter.\n",
+        plain(&tuning.target)
+    );
+    for (number, step) in tuning.steps.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n## {}. {}: {}\n\n{}\n\n",
+            number + 1,
+            plain(&step.name),
+            ruling(step.ruling),
+            plain(&step.why)
+        );
+        let _ = writeln!(text, "{}", plain(&step.sentence));
+        if !step.judged.is_empty() {
+            text += "\n| figure | before | after | change | 95 % interval | found |\n|---|---:|---:|---:|---:|---|\n";
+        }
+        for judged in &step.judged {
+            let [before, after] = values(judged);
+            let _ = writeln!(
+                text,
+                "| {}{} | {before} | {after} | {} | {} | {} |",
+                plain(&judged.figure),
+                if judged.decides { " (decides)" } else { "" },
+                figures::change(judged.change, judged.unit),
+                figures::interval(judged.change, judged.unit),
+                finding(judged),
+            );
+        }
+        if let Some(folder) = &step.folder {
+            let _ = write!(text, "\nThe study: [{folder}]({folder}/report.html)\n");
+        }
+    }
+    let difference = diff::guest(&tuning.before, &tuning.after);
+    if !difference.is_empty() {
+        // A fence that is longer than any in the text is not closed by it.
+        let _ = write!(text, "\n## The kept changes\n\n````diff\n{difference}````\n");
+    }
+    if let Some(tuned) = &tuning.definition {
+        let _ = write!(text, "\n## The definition\n\n{}\n", plain(&tuned.name));
+        let notes = [&tuned.unlike, &tuned.carried.notes, &tuned.carried.left];
+        for note in notes.into_iter().flatten() {
+            let _ = write!(text, "\n- {}", plain(note));
+        }
+        let _ = write!(text, "\n\n````diff\n{}````\n", diff::definition(tuned));
+    }
+    if !tuning.left.is_empty() {
+        text += "\n## Not tried\n";
+    }
+    for one in &tuning.left {
+        let _ = write!(text, "\n- {}", plain(&left(one)));
+        for change in &one.changes {
+            let _ = write!(text, "\n  - {}", plain(change));
+        }
+    }
+    if !tuning.left.is_empty() {
+        text.push('\n');
+    }
+    for note in &tuning.notes {
+        let _ = write!(text, "\n{}\n", plain(note));
+    }
+    text
+}
+
+/// Text from outside as one line, without Markdown or HTML syntax.
+fn plain(text: &str) -> String {
+    let harmless = crate::text::printable(text);
+    harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}

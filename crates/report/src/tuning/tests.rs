@@ -1,0 +1,140 @@
+use stats::{Contrast, Interval, Scale};
+use study::analysis::Finding;
+use study::tuning::{
+    AdvisedFor, Carried, Judged, Left, LeftTo, Ruling, Step, TUNING_FORMAT, TunedDefinition, Tuning,
+};
+use study::{Better, Unit};
+
+use super::*;
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+fn made() -> Tuning {
+    let interval = Some(Interval { low: 80.0, high: 140.0 });
+    let change = Contrast {
+        scale: Scale::Ratio,
+        estimate: 110.0,
+        interval,
+        p_value: Some(0.01),
+        test: None,
+        repeats: 3,
+        is_paired: true,
+    };
+    let judged = Judged {
+        figure: "write throughput".to_owned(),
+        metric: "write.throughput".to_owned(),
+        workload: "write".to_owned(),
+        unit: Unit::BytesPerSecond,
+        better: Better::Higher,
+        decides: true,
+        before: Some(1e6),
+        after: Some(2.1e6),
+        change: Some(change),
+        finding: Finding::Raised,
+    };
+    let step = |name: &str, ruling, judged| Step {
+        name: name.to_owned(),
+        why: "It may | help.".to_owned(),
+        advised: None,
+        ruling,
+        sentence: "So it is.".to_owned(),
+        folder: Some(format!("steps/1-{name}")),
+        judged,
+    };
+    Tuning {
+        format: TUNING_FORMAT,
+        name: "small".to_owned(),
+        title: "Small".to_owned(),
+        question: "What <b>helps</b>?".to_owned(),
+        target: "local".to_owned(),
+        complete: true,
+        steps: vec![step("virtio", Ruling::Kept, vec![judged]), step("clock", Ruling::Worse, Vec::new())],
+        kept: vec!["virtio".to_owned()],
+        left: vec![Left {
+            advised: AdvisedFor {
+                device: "serial".to_owned(),
+                cure: "quiet".to_owned(),
+                exits_per_second: 100.0,
+                host_cpu_percent: 12.34,
+            },
+            device: "serial port (16550)".to_owned(),
+            does: "writes less".to_owned(),
+            by: LeftTo::Guest,
+            changes: vec!["guest: quiet on the kernel's command line".to_owned()],
+        }],
+        notes: vec!["Nothing more was advised: no exits".to_owned()],
+        guests: None,
+        definition: Some(TunedDefinition {
+            name: "old.xml".to_owned(),
+            before: "<a/>\n<b/>\n".to_owned(),
+            unlike: vec!["vmxnet3 stands for e1000.".to_owned()],
+            carried: Carried {
+                text: "<a/>\n<c/>\n".to_owned(),
+                notes: vec!["It needs the driver.".to_owned()],
+                left: vec!["No such change.".to_owned()],
+            },
+        }),
+        before: lines("qemu\n-machine pc\n-device ide-hd"),
+        after: lines("qemu\n-machine pc\n-device virtio-blk-pci"),
+    }
+}
+
+#[test]
+fn kept_changes_end_as_a_difference_that_patch_takes() {
+    let made = made();
+    let difference = diff::guest(&made.before, &made.after);
+    assert!(
+        difference.starts_with("--- guest (before)\n+++ guest (tuned)\n@@ -1,3 +1,3 @@\n"),
+        "{difference}"
+    );
+    assert!(
+        difference.contains("\n-device ide-hd\n") || difference.contains("\n--device ide-hd\n"),
+        "{difference}"
+    );
+    assert_eq!(diff::guest(&made.before, &made.before), "");
+}
+
+#[test]
+fn the_page_names_each_change_its_figures_and_its_study() {
+    let page = markdown(&made());
+    for part in [
+        "1 of 2 changes kept: virtio.",
+        "## 1. virtio: kept",
+        "## 2. clock: reverted: worse",
+        "| write throughput (decides) | 1.00 MB/s | 2.10 MB/s | +110 % |",
+        "[steps/1-virtio](steps/1-virtio/report.html)",
+        "````diff\n--- guest",
+        "It may \\| help.",
+        "&lt;b>",
+    ] {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+}
+
+#[test]
+fn the_terminal_has_the_answer_last() {
+    let mut made = made();
+    made.complete = false;
+    let text = terminal(&made, 80);
+    assert!(text.trim_end().ends_with("The tuning is not at its end."), "{text}");
+    assert!(text.contains("1. virtio: kept") && text.contains("+-device virtio-blk-pci"), "{text}");
+}
+
+#[test]
+fn what_was_not_tried_is_told_with_who_is_to_make_it() {
+    for text in [markdown(&made()), terminal(&made(), 200)] {
+        for part in [
+            "serial port (16550) (12.3 % of a CPU), quiet: writes less; not tried: must be done in the guest",
+            "guest: quiet on the kernel's command line",
+            "Nothing more was advised: no exits",
+            "--- old.xml\n+++ old.xml (fixed)",
+            "-<b/>\n+<c/>",
+            "It needs the driver.",
+            "No such change.",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}
