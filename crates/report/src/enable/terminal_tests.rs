@@ -48,9 +48,8 @@ fn a_files_escape_sequences_do_not_reach_the_terminal() {
     assert!(!text.contains("\u{1b}[2J") && text.contains("\u{1b}[31m-old\u{1b}[0m"), "{text}");
 }
 
-#[test]
-fn each_outcome_is_told() {
-    let outcomes = Applied {
+fn outcomes() -> Applied {
+    Applied {
         steps: vec![
             ("one".to_owned(), StepOutcome::Made),
             ("two".to_owned(), StepOutcome::Failed { why: "no room".to_owned() }),
@@ -58,10 +57,21 @@ fn each_outcome_is_told() {
         ],
         reads: Some("Y".to_owned()),
         notes: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn a_plan_and_its_outcomes_for_programs() {
+    let (plan, applied) = (shown(), outcomes());
+    let document = crate::enable::json(&plan, Some("steps are blocked"), Some(&applied));
+    insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap());
+}
+
+#[test]
+fn each_outcome_is_told() {
     let expected = "Done: The step one.\nFailed, and undone: The step two. no room.\nNot reached: three.\n\
         /sys/module/kvm_amd/parameters/avic says Y.\n";
-    assert_eq!(applied(&shown(), &outcomes, 80), expected);
+    assert_eq!(applied(&shown(), &outcomes(), 80), expected);
 }
 
 #[test]

@@ -19,24 +19,15 @@ pub struct FindingsDocument<'a> {
     doubts: &'a [String],
 }
 
-/// The findings as a document.
+/// The findings as a document, with the parts of a definition that were not understood.
 #[must_use]
-pub fn json<'a>(subject: &'a str, sections: &'a [Section]) -> FindingsDocument<'a> {
+pub fn json<'a>(subject: &'a str, sections: &'a [Section], doubts: &'a [String]) -> FindingsDocument<'a> {
     FindingsDocument {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         subject,
         summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
         sections,
-        doubts: &[],
-    }
-}
-
-impl<'a> FindingsDocument<'a> {
-    /// Adds the parts of a definition that were not understood.
-    #[must_use]
-    pub fn with_doubts(mut self, doubts: &'a [String]) -> Self {
-        self.doubts = doubts;
-        self
+        doubts,
     }
 }

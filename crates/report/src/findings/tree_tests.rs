@@ -74,6 +74,15 @@ fn everything_is_shown_when_asked_for() {
 }
 
 #[test]
+fn all_of_them_for_programs() {
+    let (sections, doubts) = (some(), ["a property that is not known".to_owned()]);
+    let document = crate::findings::json("web.xml", &sections, &doubts);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap());
+    let text = serde_json::to_string(&crate::findings::json("web.xml", &[], &[])).unwrap();
+    assert!(text.ends_with(r#","sections":[]}"#), "{text}");
+}
+
+#[test]
 fn no_line_is_too_wide_and_no_escape_is_the_definitions() {
     let text = findings(&some(), FindingsView { verbose: true, ..PLAIN });
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn the_same_for_programs() {
+        let said = view(&Chosen::Safe, |view| {
+            let document = crate::fixed::json(view.name, view.old, view.fixed, false);
+            serde_json::to_string_pretty(&document).unwrap()
+        });
+        insta::assert_snapshot!(said);
+    }
+
+    #[test]
     fn colour_adds_escape_sequences_alone() {
         let plain = view(&Chosen::All, terminal);
         let coloured = view(&Chosen::All, |view| terminal(FixedView { colour: true, ..view }));

@@ -48,7 +48,11 @@ fn every_outcome_and_every_change_has_its_line() {
         }],
     };
     insta::assert_snapshot!(restored(&outcomes, 80));
+    let document = crate::restore::json::restored(&outcomes);
+    insta::assert_snapshot!("programs", serde_json::to_string_pretty(&document).unwrap());
     let recorded = Recorded { entries: vec![entry(file())], damage: Vec::new() };
     let expected = "3 2023-11-14T22:13:20Z (begun): /etc/x removed\n  by exitless enable, process 7\n";
     assert_eq!(kept(&recorded, 80), expected);
+    let document = crate::restore::json::kept(&recorded);
+    insta::assert_snapshot!("programs-kept", serde_json::to_string_pretty(&document).unwrap());
 }

@@ -92,6 +92,13 @@ fn counters_with_rates_units_and_what_is_missing() {
     assert!(text.contains("1 other counter is 0. Exits by vCPU: 0: 3,000."), "{text}");
     assert!(text.contains("io_exits went back"), "{text}");
     assert!(text.contains("web (40), debugfs: run as root."), "{text}");
+    let (web, other) = (vm(40, "web", Vmm::Other), vm(41, "other", Vmm::Other));
+    let held = vec![HeldProcess { pid: 78, command: "monitor".to_owned() }];
+    let likely = vec![LikelyVm { pid: 7, command: "qemu-system-x86".to_owned(), vcpu_threads: 2 }];
+    let found = Vms { vms: Vec::new(), unreadable: 3, likely, held };
+    let running = Running { found: &found, vms: &[&web, &other], counted: Some(&counted) };
+    let document = crate::vms::json(&running);
+    insta::assert_snapshot!("programs", serde_json::to_string_pretty(&document).unwrap());
 }
 
 #[test]

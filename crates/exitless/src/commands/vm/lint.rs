@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        let document = report::findings::json(&subject.text.name, &sections).with_doubts(&definition.doubts);
+        let document = report::findings::json(&subject.text.name, &sections, &definition.doubts);
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
