@@ -18,7 +18,7 @@ mod target;
 mod words;
 mod xen;
 
-pub use apply::{Applied, StepOutcome, apply};
+pub use apply::{Applied, AppliedStep, StepOutcome, apply};
 pub use plan::{Arm, Difference, Effect, Part, Plan, Refusal, Standing, Step, Wish};
 
 use boot::Boot;

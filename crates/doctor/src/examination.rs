@@ -39,12 +39,12 @@ use subject::Subject;
 /// The result of an examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examination {
-    /// The host's categories, and after them the VMs. Those without findings are left out.
-    pub sections: Vec<Section>,
-    /// The number of findings in each state.
-    pub summary: Tally,
     /// The conclusion.
     pub conclusion: Conclusion,
+    /// The number of findings in each state.
+    pub summary: Tally,
+    /// The host's categories, and after them the VMs. Those without findings are left out.
+    pub sections: Vec<Section>,
 }
 
 /// Every rule, in the order in which they are shown: those with a function of their own, and the rows of [`KERNELS`].

@@ -56,6 +56,7 @@ pub struct SymbolRow {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
     /// Functions that tell it, innermost first: the device model's, or KVM's below the scheduler.
+    #[serde(rename = "functions")]
     pub frames: Vec<Frame>,
     /// How often and how long.
     #[serde(flatten)]

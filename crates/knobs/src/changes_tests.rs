@@ -28,7 +28,7 @@ fn text(root: &Path, path: &str) -> String {
 
 fn restored(root: &Path, how: Restore) -> Vec<Outcome> {
     let restored = restore(root, &mut Machine::new(root), how).unwrap();
-    restored.changes.into_iter().map(|(_, outcome)| outcome).collect()
+    restored.changes.into_iter().map(|one| one.outcome).collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fake::Machine;
-use crate::{Outcome, Parameters, Progress, Restore, restore};
+use crate::{Outcome, Parameters, Progress, Restore, RestoredChange, restore};
 use proptest::prelude::*;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -223,7 +223,7 @@ fn a_script_is_run_only_when_that_is_asked_for() {
     let mut machine = Machine::new(root.path());
     let restored = restore(root.path(), &mut machine, Restore::default()).unwrap();
     let script = Outcome::Script { script: "echo back".to_owned() };
-    assert_eq!(restored.changes, [(entry, script)]);
+    assert_eq!(restored.changes, [RestoredChange { entry, outcome: script }]);
     assert!(restored.incomplete() && machine.ran.is_empty());
     let how = Restore { run_scripts: true, ..Restore::default() };
     let _ = restore(root.path(), &mut machine, how).unwrap();

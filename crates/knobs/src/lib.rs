@@ -33,7 +33,7 @@ pub use entry::{Entry, Progress};
 pub use error::Error;
 pub use journal::{Damage, Journal, Recorded};
 pub use owner::Owner;
-pub use restore::{Restore, Restored, restore};
+pub use restore::{Restore, Restored, RestoredChange, restore};
 pub use undo::Outcome;
 
 use std::path::{Path, PathBuf};

@@ -16,11 +16,22 @@ pub struct Restore {
     pub run_scripts: bool,
 }
 
+/// A change with its outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RestoredChange {
+    /// The change.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
 /// What became of the changes that were to be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Each change with its outcome, the newest first.
-    pub changes: Vec<(Entry, Outcome)>,
+    pub changes: Vec<RestoredChange>,
     /// Lines of the journal that could not be read.
     pub damage: Vec<Damage>,
 }
@@ -29,7 +40,7 @@ impl Restored {
     /// Whether something is left that was to be undone, or may be: what a damaged line said is not known.
     #[must_use]
     pub fn incomplete(&self) -> bool {
-        self.changes.iter().any(|(_, outcome)| outcome.left()) || self.damage.iter().any(|damage| !damage.cut)
+        self.changes.iter().any(|one| one.outcome.left()) || self.damage.iter().any(|damage| !damage.cut)
     }
 }
 
@@ -47,7 +58,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
                 .map_or_else(|| undo::examine(root, actions, &entry), Ok)
                 .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
             let forced = how.force && matches!(outcome, Outcome::ChangedSince { .. });
-            (entry, if forced { Outcome::WouldUndo } else { outcome })
+            RestoredChange { entry, outcome: if forced { Outcome::WouldUndo } else { outcome } }
         });
         return Ok(Restored { changes: changes.collect(), damage: recorded.damage });
     }
@@ -65,7 +76,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
         if let Some(word) = outcome.settled().filter(|_| undo::forget(&entry, left)) {
             journal.undone(&entry, word)?;
         }
-        changes.push((entry, outcome));
+        changes.push(RestoredChange { entry, outcome });
     }
     Ok(Restored { changes, damage: recorded.damage })
 }

@@ -4,5 +4,5 @@ mod json;
 mod terminal;
 pub(crate) mod words;
 
-pub use self::json::{AdviceDocument, json};
+pub use self::json::json;
 pub use self::terminal::{AdviceView, terminal};

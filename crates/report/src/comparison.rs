@@ -12,6 +12,6 @@ mod verdict;
 pub use self::compared::Compared;
 pub use self::csv::csv;
 pub use self::doubts::doubts;
-pub use self::json::{ComparisonDocument, json};
+pub use self::json::json;
 pub use self::page::page;
 pub use self::terminal::terminal;

@@ -3,4 +3,4 @@
 mod json;
 pub mod terminal;
 
-pub use self::json::{PlanDocument, json};
+pub use self::json::json;

@@ -3,7 +3,7 @@
 mod json;
 mod terminal;
 
-pub use self::json::{ExaminationDocument, json};
+pub use self::json::json;
 pub use self::terminal::terminal;
 
 #[cfg(test)]

@@ -5,6 +5,6 @@ mod json;
 mod terminal;
 pub(crate) mod tree;
 
-pub use self::json::{FindingsDocument, json};
+pub use self::json::json;
 pub use self::terminal::terminal;
 pub use self::tree::FindingsView;

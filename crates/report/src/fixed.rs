@@ -4,5 +4,5 @@ mod json;
 pub(crate) mod lines;
 mod terminal;
 
-pub use self::json::{FixedDocument, json};
+pub use self::json::json;
 pub use self::terminal::{FixedView, terminal};

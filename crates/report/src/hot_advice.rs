@@ -3,5 +3,5 @@
 mod json;
 mod terminal;
 
-pub use self::json::{HotAdviceDocument, json};
+pub use self::json::json;
 pub use self::terminal::terminal;

@@ -7,5 +7,5 @@ mod sample;
 mod terminal;
 
 pub use self::flame_graph::flame_graph;
-pub use self::json::{HotSpotsDocument, json};
+pub use self::json::json;
 pub use self::terminal::{HotSpotsView, terminal};

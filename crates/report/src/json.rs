@@ -1,5 +1,22 @@
 //! Documents for programs: JSON with a format number. Within one number fields are added, never changed.
 //! `docs/report.md` describes them.
 
+use serde::Serialize;
+
 /// The format number of all documents.
-pub(crate) const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
+
+/// A result with the fields that all documents begin with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Document<T> {
+    format: u32,
+    version: &'static str,
+    #[serde(flatten)]
+    result: T,
+}
+
+impl<T> Document<T> {
+    pub(crate) const fn new(result: T) -> Self {
+        Self { format: FORMAT, version: env!("CARGO_PKG_VERSION"), result }
+    }
+}

@@ -7,6 +7,6 @@ pub(crate) mod page;
 mod terminal;
 
 pub use self::csv::csv;
-pub use self::json::{ProfileDocument, json};
+pub use self::json::json;
 pub use self::page::page;
 pub use self::terminal::terminal;

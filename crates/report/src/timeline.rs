@@ -6,6 +6,6 @@ mod page;
 mod terminal;
 
 pub use self::csv::csv;
-pub use self::json::{TimelineDocument, json};
+pub use self::json::json;
 pub use self::page::page;
 pub use self::terminal::{Screen, terminal};

@@ -4,6 +4,6 @@ mod json;
 mod running;
 mod terminal;
 
-pub use self::json::{VmsDocument, json};
+pub use self::json::json;
 pub use self::running::{Counted, Running};
 pub use self::terminal::terminal;

@@ -22,11 +22,21 @@ pub enum StepOutcome {
     NotReached,
 }
 
+/// A step with its result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AppliedStep {
+    /// The name of the step.
+    pub name: String,
+    /// The result.
+    #[serde(flatten)]
+    pub outcome: StepOutcome,
+}
+
 /// The result of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Applied {
-    /// The steps that were ready, by name, in order.
-    pub steps: Vec<(String, StepOutcome)>,
+    /// The steps that were ready, in order.
+    pub steps: Vec<AppliedStep>,
     /// The value that the running kernel reports afterwards, if the module was loaded again.
     pub reads: Option<String>,
     /// Other results that differ from the state before.
@@ -37,8 +47,7 @@ impl Applied {
     /// Tests whether all steps were made.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let whole = |outcome: &StepOutcome| matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
-        self.steps.iter().all(|(_, outcome)| whole(outcome))
+        self.steps.iter().all(|step| matches!(step.outcome, StepOutcome::Made | StepOutcome::AlreadySo))
     }
 }
 
@@ -55,7 +64,7 @@ pub fn apply<A: Actions>(plan: &Plan, changes: &mut Changes<A>, stop: &dyn Fn() 
             make(plan, &step.changes, changes, &mut applied).unwrap_or_else(|why| StepOutcome::Failed { why })
         };
         failed |= !matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
-        applied.steps.push((step.name.clone(), outcome));
+        applied.steps.push(AppliedStep { name: step.name.clone(), outcome });
     }
     applied
 }

@@ -189,11 +189,7 @@ fn the_other_arm_is_a_plan_too() {
     assert!(make(&host, ALL).is_whole());
     let mut machine = Machine::new(&host);
     let restored = restore(host.root(), &mut machine, Restore::default()).unwrap();
-    assert!(
-        restored.changes.iter().all(|(_, outcome)| *outcome == Outcome::Undone),
-        "{:?}",
-        restored.changes
-    );
+    assert!(restored.changes.iter().all(|one| one.outcome == Outcome::Undone), "{:?}", restored.changes);
     assert_eq!(host.tree(), before);
 }
 
@@ -204,7 +200,7 @@ fn a_module_in_use_is_never_loaded_again() {
     assert!(plan.is_refused());
     let Standing::Blocked { why, .. } = &plan.steps.last().unwrap().standing else { panic!("{plan:?}") };
     assert_eq!(why, "kvm_amd is in use 2 times");
-    assert!(make(&host, ALL).steps.iter().all(|(name, _)| name != "reload"));
+    assert!(make(&host, ALL).steps.iter().all(|step| step.name != "reload"));
     assert_eq!(host.text("/sys/module/kvm_amd/parameters/avic"), "N\n");
 }
 
@@ -250,7 +246,9 @@ fn a_module_that_does_not_take_it_is_loaded_as_it_was() {
     let machine = Machine { unable: &["avic"], ..Machine::new(&host) };
     let mut changes = Changes::begin(host.root(), machine, Vec::new()).unwrap();
     let applied = apply(&plan(&host, Wish { persist: false, ..ALL }), &mut changes, &|| false);
-    let (name, StepOutcome::Failed { why }) = &applied.steps[0] else { panic!("{applied:?}") };
+    let AppliedStep { name, outcome: StepOutcome::Failed { why } } = &applied.steps[0] else {
+        panic!("{applied:?}")
+    };
     assert!(name == "reload" && why.contains("reads avic N"), "{why}");
     assert_eq!(host.tree(), before);
 }
@@ -332,7 +330,7 @@ fn a_stop_leaves_what_was_not_reached() {
     let mut changes = Changes::begin(host.root(), Machine::new(&host), Vec::new()).unwrap();
     let before = host.tree();
     let applied = apply(&plan(&host, ALL), &mut changes, &|| true);
-    assert!(applied.steps.iter().all(|(_, outcome)| *outcome == StepOutcome::NotReached));
+    assert!(applied.steps.iter().all(|step| step.outcome == StepOutcome::NotReached));
     assert_eq!((applied.is_whole(), host.tree()), (false, before));
 }
 

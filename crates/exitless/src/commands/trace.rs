@@ -12,6 +12,7 @@ use clap::Args;
 use live::Tracefs;
 use live::trace::{EventKind, Item, Options, Tracer, UnknownEventKind};
 use report::trace::{json, terminal};
+use serde::Serialize;
 
 use super::quantity;
 use crate::{console, interrupt};
@@ -122,7 +123,7 @@ impl<W: Write> Output<W> {
         Ok(self.out.flush()?)
     }
 
-    fn json(&mut self, line: &json::TraceLine) -> anyhow::Result<()> {
+    fn json(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
         // Not written by serde_json, whose errors hide that the reader closed the pipe.
         let text = serde_json::to_string(line)?;
         Ok(writeln!(self.out, "{text}")?)

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Recorded {
     /// Changes by number ascending, undone ones too.
+    #[serde(rename = "changes")]
     pub entries: Vec<Entry>,
     /// What could not be read.
     pub damage: Vec<Damage>,

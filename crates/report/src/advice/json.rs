@@ -9,11 +9,12 @@ use serde::Serialize;
 use traces::Recordings;
 
 use super::words::{name, per_second, percent};
+use crate::json::Document;
 use crate::recordings::json::Head;
 
 /// The output of `exitless advise --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct AdviceDocument<'a> {
+struct Fields<'a> {
     #[serde(flatten)]
     head: Head,
     observed_ns: u64,
@@ -103,7 +104,7 @@ pub fn json<'a>(
     recordings: &Recordings,
     advice: &'a Advice<'a>,
     audits: Option<&[Audit<'a>]>,
-) -> AdviceDocument<'a> {
+) -> impl Serialize {
     let observed_ns = advice.observed_ns;
     let threads = |spent: &Spent| ThreadsDocument {
         spent: spent.clone(),
@@ -136,12 +137,12 @@ pub fn json<'a>(
         suspects: &vm.suspects,
         idle: audit_of(vm),
     };
-    AdviceDocument {
+    Document::new(Fields {
         head: Head::new(recordings),
         observed_ns,
         losses: recordings.profile.losses,
         vms: advice.vms.iter().map(vm).collect(),
-    }
+    })
 }
 
 fn row_document<'a>(row: &'a Row<'a>, observed_ns: u64) -> RowDocument<'a> {

@@ -9,13 +9,11 @@ use traces::{Recording, Recordings, Unlike};
 
 use super::compared::Compared;
 use super::{doubts, verdict};
-use crate::json::FORMAT;
+use crate::json::Document;
 
 /// The output of `exitless diff --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ComparisonDocument {
-    format: u32,
-    version: &'static str,
+struct Fields {
     files: BTreeMap<&'static str, Vec<Recording>>,
     unlike: Vec<Unlike>,
     by: Vec<Dimension>,
@@ -28,11 +26,9 @@ pub struct ComparisonDocument {
 
 /// The comparison with its recordings.
 #[must_use]
-pub fn json(compared: &Compared<'_>) -> ComparisonDocument {
+pub fn json(compared: &Compared<'_>) -> impl Serialize {
     let files = |recordings: &[Recordings]| recordings.iter().flat_map(|one| one.files.clone()).collect();
-    ComparisonDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
+    Document::new(Fields {
         files: compared.sides().map(|(name, recordings)| (name, files(recordings))).into(),
         unlike: compared.unlike.to_vec(),
         by: compared.grouping.dimensions().collect(),
@@ -40,5 +36,5 @@ pub fn json(compared: &Compared<'_>) -> ComparisonDocument {
         verdict_text: verdict::verdict(compared),
         doubt_texts: doubts::doubts(compared),
         comparison: compared.comparison.clone(),
-    }
+    })
 }

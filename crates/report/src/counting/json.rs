@@ -5,13 +5,13 @@ use live::Cost;
 use serde::Serialize;
 use traces::Recordings;
 
-use crate::profile::{self, ProfileDocument};
+use crate::profile;
 
 /// The output of `exitless stat --json`, one line for each interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CountedDocument {
+struct Fields<T> {
     #[serde(flatten)]
-    profile: ProfileDocument,
+    profile: T,
     /// The cost of the counting programs; `None` unless requested.
     cost: Option<CountingCost>,
 }
@@ -25,7 +25,7 @@ struct CountingCost {
 
 /// The exits of one interval, with the rows of `table`, which was made of them.
 #[must_use]
-pub fn json(recordings: &Recordings, table: &Table, cost: Option<&Cost>) -> CountedDocument {
+pub fn json(recordings: &Recordings, table: &Table, cost: Option<&Cost>) -> impl Serialize {
     let cost = cost.map(|cost| CountingCost { ns_per_exit: cost.ns_per_exit(), programs: cost.clone() });
-    CountedDocument { profile: profile::json(recordings, table), cost }
+    Fields { profile: profile::json(recordings, table), cost }
 }

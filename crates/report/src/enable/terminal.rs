@@ -1,6 +1,6 @@
 //! The plan of `exitless enable` and `exitless disable`, and its result.
 
-use doctor::enable::{Applied, Arm, Effect, Plan, Standing, Step, StepOutcome};
+use doctor::enable::{Applied, AppliedStep, Arm, Effect, Plan, Standing, Step, StepOutcome};
 
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
@@ -99,7 +99,7 @@ fn one(number: usize, step: &Step, width: usize, colour: bool) -> String {
 pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = String::new();
-    for (name, outcome) in &applied.steps {
+    for AppliedStep { name, outcome } in &applied.steps {
         let title =
             plan.steps.iter().find(|step| step.name == *name).map_or(name.as_str(), |step| &step.title);
         let said = match outcome {
@@ -111,7 +111,7 @@ pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
         text += &wrapped(&said, width, "", "  ");
     }
     // Steps that were requested but could not be tried.
-    for step in plan.steps.iter().filter(|step| applied.steps.iter().all(|(name, _)| *name != step.name)) {
+    for step in plan.steps.iter().filter(|step| applied.steps.iter().all(|one| one.name != step.name)) {
         if let Standing::Blocked { why, next } = &step.standing {
             text += &wrapped(
                 &format!("Not done: {}. It is blocked: {why}; {next}.", step.title),

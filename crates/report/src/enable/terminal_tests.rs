@@ -1,4 +1,4 @@
-use doctor::enable::{Difference, Refusal};
+use doctor::enable::{AppliedStep, Difference, Refusal};
 
 use super::*;
 
@@ -48,12 +48,16 @@ fn a_files_escape_sequences_do_not_reach_the_terminal() {
     assert!(!text.contains("\u{1b}[2J") && text.contains("\u{1b}[31m-old\u{1b}[0m"), "{text}");
 }
 
+fn step(name: &str, outcome: StepOutcome) -> AppliedStep {
+    AppliedStep { name: name.to_owned(), outcome }
+}
+
 fn outcomes() -> Applied {
     Applied {
         steps: vec![
-            ("one".to_owned(), StepOutcome::Made),
-            ("two".to_owned(), StepOutcome::Failed { why: "no room".to_owned() }),
-            ("three".to_owned(), StepOutcome::NotReached),
+            step("one", StepOutcome::Made),
+            step("two", StepOutcome::Failed { why: "no room".to_owned() }),
+            step("three", StepOutcome::NotReached),
         ],
         reads: Some("Y".to_owned()),
         notes: Vec::new(),
@@ -76,7 +80,7 @@ fn each_outcome_is_told() {
 
 #[test]
 fn a_step_that_was_asked_for_and_is_blocked_is_told_beside_those_that_were_made() {
-    let outcomes = Applied { steps: vec![("one".to_owned(), StepOutcome::Made)], ..Applied::default() };
+    let outcomes = Applied { steps: vec![step("one", StepOutcome::Made)], ..Applied::default() };
     let expected = "Done: The step one.\n\
         Not done: The step two. It is blocked: VMs run: web (process 7); end them.\n";
     assert_eq!(applied(&shown(), &outcomes, 80), expected);

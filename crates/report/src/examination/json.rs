@@ -1,22 +1,18 @@
 //! The result of `exitless doctor`, for programs.
 
-use doctor::{Conclusion, Examination, Section, Tally};
+use doctor::Examination;
 use serde::Serialize;
 
-use crate::json::FORMAT;
+use crate::json::Document;
 
-/// An examination.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ExaminationDocument<'a> {
-    format: u32,
-    version: &'static str,
+#[derive(Serialize)]
+struct Fields<'a> {
     /// The subject: `/`, a directory or an archive.
     subject: &'a str,
     /// Faults of the archive, with byte offsets.
     warnings: &'a [String],
-    conclusion: &'a Conclusion,
-    summary: Tally,
-    sections: &'a [Section],
+    #[serde(flatten)]
+    examination: &'a Examination,
 }
 
 /// The output of `doctor --json`.
@@ -25,14 +21,6 @@ pub fn json<'a>(
     subject: &'a str,
     examination: &'a Examination,
     warnings: &'a [String],
-) -> ExaminationDocument<'a> {
-    ExaminationDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
-        subject,
-        warnings,
-        conclusion: &examination.conclusion,
-        summary: examination.summary,
-        sections: &examination.sections,
-    }
+) -> impl Serialize + 'a {
+    Document::new(Fields { subject, warnings, examination })
 }

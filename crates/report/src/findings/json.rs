@@ -3,13 +3,11 @@
 use doctor::{Section, Tally};
 use serde::Serialize;
 
-use crate::json::FORMAT;
+use crate::json::Document;
 
 /// Findings by section, with their sum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FindingsDocument<'a> {
-    format: u32,
-    version: &'static str,
+struct Fields<'a> {
     /// The subject: a file, a process, a domain, or the host.
     subject: &'a str,
     summary: Tally,
@@ -21,13 +19,11 @@ pub struct FindingsDocument<'a> {
 
 /// The findings as a document, with the parts of a definition that were not understood.
 #[must_use]
-pub fn json<'a>(subject: &'a str, sections: &'a [Section], doubts: &'a [String]) -> FindingsDocument<'a> {
-    FindingsDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
+pub fn json<'a>(subject: &'a str, sections: &'a [Section], doubts: &'a [String]) -> impl Serialize {
+    Document::new(Fields {
         subject,
         summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
         sections,
         doubts,
-    }
+    })
 }

@@ -6,13 +6,11 @@ use domain::Refusal;
 use serde::Serialize;
 
 use crate::fixed::lines::{arguments, in_lines, unified_diff};
-use crate::json::FORMAT;
+use crate::json::Document;
 
 /// A fixed definition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FixedDocument<'a> {
-    format: u32,
-    version: &'static str,
+struct Fields<'a> {
     subject: &'a str,
     /// The new text was written.
     applied: bool,
@@ -33,13 +31,11 @@ pub struct FixedDocument<'a> {
 
 /// The document of a definition whose text was `old`.
 #[must_use]
-pub fn json<'a>(subject: &'a str, old: &[u8], fixed: &'a Fixed, applied: bool) -> FixedDocument<'a> {
+pub fn json<'a>(subject: &'a str, old: &[u8], fixed: &'a Fixed, applied: bool) -> impl Serialize {
     let (before, text) = (in_lines(old), in_lines(&fixed.bytes));
     let tally =
         |sections: &[doctor::Section]| Tally::of(sections.iter().flat_map(|section| &section.findings));
-    FixedDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
+    Document::new(Fields {
         subject,
         applied,
         rules: &fixed.plan.rules,
@@ -51,5 +47,5 @@ pub fn json<'a>(subject: &'a str, old: &[u8], fixed: &'a Fixed, applied: bool) -
         arguments: old.contains(&0).then(|| arguments(&fixed.bytes)),
         before: tally(&fixed.before),
         after: tally(&fixed.after),
-    }
+    })
 }

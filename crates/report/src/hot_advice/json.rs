@@ -8,15 +8,14 @@ use hotspots::{Part, Recording, SymbolRow};
 use serde::Serialize;
 use stats::Estimate;
 
-use crate::advice::AdviceDocument;
 use crate::advice::words::name;
 
 /// The output of `exitless advise --profile --json`: the advice, and the functions that take the time of each
 /// device's exits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HotAdviceDocument<'a> {
+struct Fields<T> {
     #[serde(flatten)]
-    advice: AdviceDocument<'a>,
+    advice: T,
     hot_spots: Vec<DeviceDocument>,
 }
 
@@ -32,11 +31,7 @@ struct DeviceDocument {
 
 /// Advice with the hot spots of its devices.
 #[must_use]
-pub fn json<'a>(
-    document: AdviceDocument<'a>,
-    advice: &Advice<'_>,
-    recording: &Recording,
-) -> HotAdviceDocument<'a> {
+pub fn json(document: impl Serialize, advice: &Advice<'_>, recording: &Recording) -> impl Serialize {
     let rows = advice.vms.iter().flat_map(|vm| vm.rows.iter().map(move |row| (vm, row)));
     let devices = rows.filter(|(_, row)| !row.sleeps()).filter_map(|(vm, row)| {
         let hot = hot(vm, row, recording)?;
@@ -49,5 +44,5 @@ pub fn json<'a>(
             functions: hot.functions,
         })
     });
-    HotAdviceDocument { advice: document, hot_spots: devices.collect() }
+    Fields { advice: document, hot_spots: devices.collect() }
 }

@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 
 use exits::ExitReason;
-use hotspots::{Away, Head, Losses, Part, ReasonRow, Recording, Summary, SymbolRow};
+use hotspots::{Head, Losses, Moment, Part, ReasonRow, Recording, Summary, SymbolRow};
 use serde::Serialize;
 use stats::Estimate;
 
-use crate::json::FORMAT;
+use crate::json::Document;
 
 /// The output of `exitless profile --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HotSpotsDocument<'a> {
-    format: u32,
-    version: &'static str,
+struct Fields<'a> {
     recording: &'a str,
     #[serde(flatten)]
     head: &'a Head,
@@ -47,7 +45,7 @@ struct ReasonDocument<'a> {
     sampled_ns: Estimate,
     parts: Vec<PartDocument>,
     functions: &'a [SymbolRow],
-    without_cpu: Vec<MomentDocument<'a>>,
+    without_cpu: &'a [Moment],
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,19 +55,10 @@ struct PartDocument {
     share: Option<Estimate>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct MomentDocument<'a> {
-    functions: Vec<&'a hotspots::Frame>,
-    #[serde(flatten)]
-    away: Away,
-}
-
 /// The hot spots of a recording, from which `summary` was made.
 #[must_use]
-pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> HotSpotsDocument<'a> {
-    HotSpotsDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
+pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -> impl Serialize {
+    Document::new(Fields {
         recording: name,
         head: &recording.head,
         losses: recording.losses,
@@ -85,7 +74,7 @@ pub fn json<'a>(name: &'a str, recording: &'a Recording, summary: &'a Summary) -
         kernel: &summary.kernel,
         device_models: &summary.monitors,
         guests: &summary.guests,
-    }
+    })
 }
 
 fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
@@ -101,11 +90,7 @@ fn reason(row: &ReasonRow) -> ReasonDocument<'_> {
         sampled_ns: row.sampled_ns,
         parts: row.parts.iter().map(part).collect(),
         functions: &row.by_own,
-        without_cpu: row
-            .moments
-            .iter()
-            .map(|one| MomentDocument { functions: one.frames.iter().collect(), away: one.away })
-            .collect(),
+        without_cpu: &row.moments,
     }
 }
 

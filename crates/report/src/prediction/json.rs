@@ -5,11 +5,12 @@ use exits::{ExitReason, Isa};
 use serde::Serialize;
 use traces::Recordings;
 
+use crate::json::Document;
 use crate::recordings::json::Head;
 
 /// The output of `exitless predict --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PredictionDocument {
+struct Fields {
     #[serde(flatten)]
     head: Head,
     observed_ns: u64,
@@ -75,7 +76,7 @@ impl Derived {
 
 /// The prediction with its recordings.
 #[must_use]
-pub fn json(recordings: &Recordings, prediction: &Prediction) -> PredictionDocument {
+pub fn json(recordings: &Recordings, prediction: &Prediction) -> impl Serialize {
     let observed_ns = prediction.observed_ns;
     let per_second = |exits: u64| (observed_ns > 0).then(|| exits as f64 / observed_ns as f64 * 1e9);
     let row = |row: &PredictedRow| RowDocument {
@@ -101,7 +102,7 @@ pub fn json(recordings: &Recordings, prediction: &Prediction) -> PredictionDocum
     let totals = prediction.totals;
     let derived =
         Derived::new(totals.exits, totals.gone_exits, totals.time_ns, totals.gone_time_ns, observed_ns);
-    PredictionDocument {
+    Document::new(Fields {
         head: Head::new(recordings),
         observed_ns,
         isas: prediction.isas.clone(),
@@ -110,5 +111,5 @@ pub fn json(recordings: &Recordings, prediction: &Prediction) -> PredictionDocum
         rows: prediction.rows.iter().map(row).collect(),
         already: prediction.already.clone(),
         record: prediction.record.clone(),
-    }
+    })
 }

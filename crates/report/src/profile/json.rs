@@ -6,13 +6,14 @@ use exits::{Dimension, Grouping, Losses, Table};
 use serde::Serialize;
 use traces::Recordings;
 
+use crate::json::Document;
 use crate::recordings::json::Head;
 use crate::recordings::rows::{RestRow, TableRow, rest_row, table_rows};
 use crate::recordings::words::lost_percent;
 
 /// The output of `exitless report --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ProfileDocument {
+struct Fields {
     #[serde(flatten)]
     head: Head,
     totals: Totals,
@@ -60,7 +61,7 @@ impl Totals {
 
 /// The profile of `recordings` with the rows of `table`, which was made of it.
 #[must_use]
-pub fn json(recordings: &Recordings, table: &Table) -> ProfileDocument {
+pub fn json(recordings: &Recordings, table: &Table) -> impl Serialize {
     let profile = &recordings.profile;
     let accesses = [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Apic, Dimension::Ipi];
     // Accesses of each kind have their own table, so that shares are of that kind.
@@ -68,7 +69,7 @@ pub fn json(recordings: &Recordings, table: &Table) -> ProfileDocument {
         let table = Table::new(profile, grouping);
         table_rows(&table, profile)
     });
-    ProfileDocument {
+    Document::new(Fields {
         head: Head::new(recordings),
         totals: Totals::new(recordings),
         losses: profile.losses,
@@ -77,5 +78,5 @@ pub fn json(recordings: &Recordings, table: &Table) -> ProfileDocument {
         other: rest_row(table),
         accesses: accesses.collect(),
         events: profile.events.clone(),
-    }
+    })
 }

@@ -1,16 +1,12 @@
-//! The first fields of documents on recordings.
+//! The recordings of a document.
 
 use exits::{Selection, Span};
 use serde::Serialize;
 use traces::{Recording, Recordings};
 
-use crate::json::FORMAT;
-
-/// The first fields of both documents.
+/// The recordings, and their selected part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Head {
-    format: u32,
-    version: &'static str,
     files: Vec<Recording>,
     selection: Selected,
     span: Option<Span>,
@@ -30,8 +26,6 @@ impl Head {
         let Selection { vms, vcpus } = recordings.selection.clone();
         let options = recordings.options;
         Self {
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION"),
             files: recordings.files.clone(),
             selection: Selected { vms, vcpus, from_ns: options.from_ns, to_ns: options.to_ns },
             span: recordings.observed(),

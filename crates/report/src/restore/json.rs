@@ -1,42 +1,18 @@
 //! Changes of the journal, for programs.
 
-use knobs::{Damage, Entry, Outcome, Recorded, Restored};
+use knobs::{Recorded, Restored};
 use serde::Serialize;
 
-use crate::json::FORMAT;
-
-/// Changes of the journal.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JournalDocument<'a> {
-    format: u32,
-    version: &'static str,
-    changes: Vec<ChangeDocument<'a>>,
-    damage: &'a [Damage],
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct ChangeDocument<'a> {
-    #[serde(flatten)]
-    entry: &'a Entry,
-    #[serde(flatten)]
-    outcome: Option<&'a Outcome>,
-}
+use crate::json::Document;
 
 /// The output of `restore --json`.
 #[must_use]
-pub fn restored(restored: &Restored) -> JournalDocument<'_> {
-    let changes =
-        restored.changes.iter().map(|(entry, outcome)| ChangeDocument { entry, outcome: Some(outcome) });
-    document(changes.collect(), &restored.damage)
+pub fn restored(restored: &Restored) -> impl Serialize {
+    Document::new(restored)
 }
 
 /// The output of `restore --list --json`.
 #[must_use]
-pub fn kept(recorded: &Recorded) -> JournalDocument<'_> {
-    let changes = recorded.entries.iter().map(|entry| ChangeDocument { entry, outcome: None });
-    document(changes.collect(), &recorded.damage)
-}
-
-fn document<'a>(changes: Vec<ChangeDocument<'a>>, damage: &'a [Damage]) -> JournalDocument<'a> {
-    JournalDocument { format: FORMAT, version: env!("CARGO_PKG_VERSION"), changes, damage }
+pub fn kept(recorded: &Recorded) -> impl Serialize {
+    Document::new(recorded)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use knobs::{Change, Damage, Entry, Outcome, Progress, Recorded, Restored};
+use knobs::{Change, Damage, Entry, Outcome, Progress, Recorded, Restored, RestoredChange};
 
 use crate::terminal::{NARROWEST, wrapped};
 
@@ -14,7 +14,7 @@ pub fn restored(restored: &Restored, width: usize) -> String {
     if restored.changes.is_empty() {
         text.push_str("Nothing to restore.\n");
     }
-    for (entry, outcome) in &restored.changes {
+    for RestoredChange { entry, outcome } in &restored.changes {
         let what = what(&entry.change);
         let said = match outcome {
             Outcome::Undone => format!("Undone: {what}"),

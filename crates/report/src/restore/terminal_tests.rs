@@ -30,15 +30,16 @@ fn every_outcome_and_every_change_has_its_line() {
     };
     let value = Change::Value { path: "/sys/x".to_owned(), value: "1".to_owned() };
     let why = || "because".to_owned();
+    let of = |entry, outcome| RestoredChange { entry, outcome };
     let outcomes = Restored {
         changes: vec![
-            (entry(file()), Outcome::Undone),
-            (entry(load), Outcome::WouldUndo),
-            (entry(value), Outcome::ChangedSince { what: "/sys/x is 2".to_owned() }),
-            (entry(command(Some("update-grub"), None)), Outcome::Already { why: why() }),
-            (entry(command(None, Some("update-grub"))), Outcome::Failed { why: why() }),
-            (entry(Change::Unload { module: "kvm".to_owned() }), Outcome::Held { pid: 9 }),
-            (entry(command(Some("one"), Some("two"))), Outcome::Script { script: "two".to_owned() }),
+            of(entry(file()), Outcome::Undone),
+            of(entry(load), Outcome::WouldUndo),
+            of(entry(value), Outcome::ChangedSince { what: "/sys/x is 2".to_owned() }),
+            of(entry(command(Some("update-grub"), None)), Outcome::Already { why: why() }),
+            of(entry(command(None, Some("update-grub"))), Outcome::Failed { why: why() }),
+            of(entry(Change::Unload { module: "kvm".to_owned() }), Outcome::Held { pid: 9 }),
+            of(entry(command(Some("one"), Some("two"))), Outcome::Script { script: "two".to_owned() }),
         ],
         damage: vec![Damage {
             path: PathBuf::from("/run/exitless-journal/journal"),

@@ -4,12 +4,13 @@ use exits::{Dimension, Grouping, Losses, Slice, TimelineRow, TimelineRows};
 use serde::Serialize;
 use traces::Recordings;
 
+use crate::json::Document;
 use crate::recordings::json::Head;
 use crate::recordings::rows::Names;
 
 /// The output of `exitless timeline --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TimelineDocument {
+struct Fields {
     #[serde(flatten)]
     head: Head,
     losses: Losses,
@@ -57,12 +58,12 @@ impl Slices {
 
 /// The timeline of `recordings` in the rows that were made of it by `grouping`.
 #[must_use]
-pub fn json(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -> TimelineDocument {
+pub fn json(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -> impl Serialize {
     let row = |row: &TimelineRow| SlicesRow {
         names: Names::new(row.key, &recordings.profile),
         slices: Slices::new(row.total, &row.slices),
     };
-    TimelineDocument {
+    Document::new(Fields {
         head: Head::new(recordings),
         losses: recordings.profile.losses,
         by: grouping.dimensions().collect(),
@@ -73,5 +74,5 @@ pub fn json(recordings: &Recordings, rows: &TimelineRows, grouping: &Grouping) -
         other: rows
             .rest()
             .map(|rest| RestSlices { rows: rest.rows, slices: Slices::new(rest.total, &rest.slices) }),
-    }
+    })
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// One line: an event, or events that were lost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TraceLine {
+struct TraceLine {
     time: String,
     time_ns: u64,
     kind: &'static str,
@@ -98,7 +98,7 @@ struct Sent {
 
 /// The line of an event.
 #[must_use]
-pub fn event(occurrence: &Occurrence) -> TraceLine {
+pub fn event(occurrence: &Occurrence) -> impl Serialize {
     let event = &occurrence.event;
     let owner = occurrence.owner.as_ref();
     TraceLine {
@@ -117,7 +117,7 @@ pub fn event(occurrence: &Occurrence) -> TraceLine {
 
 /// The line of lost events.
 #[must_use]
-pub fn loss(loss: &Loss) -> TraceLine {
+pub fn loss(loss: &Loss) -> impl Serialize {
     TraceLine {
         time: rfc3339(loss.wall),
         time_ns: loss.time_ns,

@@ -5,13 +5,11 @@ use live::statistics::{StatisticsChange, VmStatistics};
 use serde::Serialize;
 
 use super::running::Running;
-use crate::json::FORMAT;
+use crate::json::Document;
 
 /// The document of `exitless vms`; `docs/vms.md` describes its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct VmsDocument<'a> {
-    format: u32,
-    version: &'static str,
+struct Fields<'a> {
     vms: Vec<Row<'a>>,
     unreadable: u32,
     likely: &'a [LikelyVm],
@@ -28,7 +26,7 @@ struct Row<'a> {
 
 /// The document.
 #[must_use]
-pub fn json<'a>(running: &Running<'a>) -> VmsDocument<'a> {
+pub fn json<'a>(running: &Running<'a>) -> impl Serialize {
     let row = |(at, &vm): (usize, &&'a Vm)| {
         let counted = running.counted.and_then(|counted| counted.get(at));
         Row {
@@ -37,12 +35,10 @@ pub fn json<'a>(running: &Running<'a>) -> VmsDocument<'a> {
             change: counted.and_then(|one| one.change.as_ref()),
         }
     };
-    VmsDocument {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION"),
+    Document::new(Fields {
         vms: running.vms.iter().enumerate().map(row).collect(),
         unreadable: running.found.unreadable,
         likely: &running.found.likely,
         held: &running.found.held,
-    }
+    })
 }
