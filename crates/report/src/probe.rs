@@ -24,7 +24,7 @@ pub fn terminal(outcome: &Outcome, recording: &Recording, width: usize) -> Strin
     text.push('\n');
     // Eight columns leave no room for the long names.
     let header = ["operation", "arm", "min", "p50", "p90", "p99", "p99.9", "max"];
-    text.push_str(&drawn(&header, costs(outcome), width, false));
+    text.push_str(&drawn(&header, &costs(outcome), width, false));
     text.push_str("\nVM exits an operation, by reason\n\n");
     for row in &outcome.measures {
         for run in [Arm::Off, Arm::On].into_iter().filter_map(|arm| recording.counted_run(row.measure, arm)) {

@@ -1,24 +1,24 @@
 //! Tables with a name on the left, which is folded if room is short, and figures, which are not.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, TableComponent};
 use probe::measure::Measure;
 use probe::run::Arm;
 use prove::{Cost, Effect, MeasureOutcome, Outcome};
 
 use crate::format::{self, NONE};
 use crate::prove::words;
+use crate::terminal::columns::{self, Column};
 use crate::text;
 
-/// The gap between columns.
-const GAP: usize = 2;
-const NARROWEST_NAME: usize = 12;
+/// Escape codes.
+const BOLD: &str = "1";
+const GREEN: &str = "32";
+const RED: &str = "31";
 
 /// A name and its figures; the style applies to the whole row, the colour to the cell with that index.
 pub(crate) struct Line {
     cells: Vec<String>,
     bold: bool,
-    colour: Option<(usize, Color)>,
+    colour: Option<(usize, &'static str)>,
 }
 
 impl Line {
@@ -31,14 +31,14 @@ impl Line {
 pub(crate) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
     match words::only_arm(&outcome.arms) {
         None => {
-            let lines = outcome.measures.iter().map(compared).collect();
+            let lines: Vec<_> = outcome.measures.iter().map(compared).collect();
             let header = ["operation", "off", "on", "change", "95 % interval", "runs"];
-            drawn(&header, lines, width, colour)
+            drawn(&header, &lines, width, colour)
         }
         Some(arm) => {
-            let lines = outcome.measures.iter().map(|row| alone(row, arm)).collect();
+            let lines: Vec<_> = outcome.measures.iter().map(|row| alone(row, arm)).collect();
             let header = ["operation", "median, cycles", "p90", "p99", "mean", "runs"];
-            drawn(&header, lines, width, colour)
+            drawn(&header, &lines, width, colour)
         }
     }
 }
@@ -58,8 +58,8 @@ fn compared(row: &MeasureOutcome) -> Line {
         ],
         bold: false,
         colour: match row.effect {
-            Effect::Fewer => Some((3, Color::Green)),
-            Effect::More => Some((3, Color::Red)),
+            Effect::Fewer => Some((3, GREEN)),
+            Effect::More => Some((3, RED)),
             Effect::Negligible | Effect::Indistinguishable | Effect::Unknown => None,
         },
     }
@@ -98,7 +98,7 @@ pub(crate) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Optio
         let changes = costs.iter().map(|&cost| change(points, cost));
         Line::plain([measure.title().to_owned()].into_iter().chain(changes).collect())
     };
-    Some(drawn(&header, rows.iter().map(line).collect(), width, colour))
+    Some(drawn(&header, &rows.iter().map(line).collect::<Vec<_>>(), width, colour))
 }
 
 /// Exits by reason with their sums; `None` if nothing was counted.
@@ -150,53 +150,19 @@ pub(crate) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<Str
         None => &["exit reason", "exits off", "exits on", "change", "95 % interval"],
         Some(_) => &["exit reason", "exits", "an operation"],
     };
-    (!lines.is_empty()).then(|| drawn(header, lines, width, colour))
+    (!lines.is_empty()).then(|| drawn(header, &lines, width, colour))
 }
 
-/// A table without borders, at most `width` columns wide.
-pub(crate) fn drawn(header: &[&str], lines: Vec<Line>, width: usize, colour: bool) -> String {
-    let widest = |column: usize| {
-        let cells = lines.iter().map(|line| line.cells[column].chars().count());
-        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
+/// A table of names and their figures.
+pub(crate) fn drawn(header: &[&str], lines: &[Line], width: usize, colour: bool) -> String {
+    let column = |(at, title): (usize, &&str)| {
+        let title = (*title).to_owned();
+        let cells = lines.iter().map(|line| line.cells[at].clone()).collect();
+        let column = if at == 0 { Column::names(title, cells) } else { Column::figures(title, cells) };
+        column.coloured(lines.iter().enumerate().filter_map(|(row, line)| {
+            let code = line.colour.filter(|(coloured, _)| *coloured == at).map(|(_, code)| code);
+            Some((row, code.or(line.bold.then_some(BOLD))?))
+        }))
     };
-    let figures: usize = (1..header.len()).map(|column| widest(column) + GAP).sum();
-    let name = width.saturating_sub(figures).max(NARROWEST_NAME);
-
-    let mut table = Table::new();
-    table
-        .load_preset(NOTHING)
-        .set_style(TableComponent::HeaderLines, '─')
-        .set_style(TableComponent::MiddleHeaderIntersections, '─')
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header.iter().copied());
-    if colour {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    for line in lines {
-        let cells = line.cells.iter().enumerate().map(|(index, text)| {
-            let cell = Cell::new(if index == 0 { text::folded(text, name).join("\n") } else { text.clone() });
-            let cell = if line.bold { cell.add_attribute(Attribute::Bold) } else { cell };
-            match line.colour {
-                Some((coloured, colour)) if coloured == index => cell.fg(colour),
-                _ => cell,
-            }
-        });
-        table.add_row(cells.collect::<Vec<_>>());
-    }
-    let last = header.len() - 1;
-    for (index, column) in table.column_iter_mut().enumerate() {
-        // One of the two columns of a gap belongs to the border, which is blank.
-        column.set_padding((0, u16::from(index != last)));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut text = String::new();
-    for line in table.to_string().lines() {
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    columns::drawn(header.iter().enumerate().map(column).collect(), width, false, colour)
 }

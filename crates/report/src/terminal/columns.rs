@@ -1,6 +1,7 @@
 //! Tables that adapt to the width: first the least important columns are left out, then names are folded.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use textwrap::core::display_width;
 
@@ -25,6 +26,8 @@ pub(crate) struct Column {
     limit: usize,
     /// The column with the lowest rank is left out first; `None` is always kept.
     rank: Option<u8>,
+    /// Escape codes of cells, by row.
+    codes: BTreeMap<usize, &'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -36,11 +39,11 @@ enum Folds {
 
 impl Column {
     fn new(title: Cow<'static, str>, cells: Vec<String>, on_the_left: bool, folds: Folds) -> Self {
-        Self { title, cells, on_the_left, folds, limit: usize::MAX, rank: None }
+        Self { title, cells, on_the_left, folds, limit: usize::MAX, rank: None, codes: BTreeMap::new() }
     }
 
     /// Texts, left-aligned; long ones are folded.
-    pub(crate) fn names(title: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn names(title: impl Into<Cow<'static, str>>, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, true, Folds::Cells)
     }
 
@@ -50,7 +53,7 @@ impl Column {
     }
 
     /// Figures, which are never folded.
-    pub(crate) fn figures(title: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn figures(title: impl Into<Cow<'static, str>>, cells: Vec<String>) -> Self {
         Self::new(title.into(), cells, false, Folds::Nothing)
     }
 
@@ -62,6 +65,11 @@ impl Column {
     /// Lets the column be left out if room is short, the lowest `rank` first.
     pub(crate) fn may_go(self, rank: u8) -> Self {
         Self { rank: Some(rank), ..self }
+    }
+
+    /// Gives cells an escape code, by row.
+    pub(crate) fn coloured(self, codes: impl IntoIterator<Item = (usize, &'static str)>) -> Self {
+        Self { codes: codes.into_iter().collect(), ..self }
     }
 
     /// The lines of a cell.
@@ -130,11 +138,16 @@ pub(crate) fn drawn(mut columns: Vec<Column>, width: usize, sum_last: bool, colo
 
 fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    let line = |cell: &dyn Fn(usize) -> String| {
+    let line = |row: Option<usize>, cell: &dyn Fn(usize) -> String| {
         let mut text = String::new();
         for (at, (column, &width)) in columns.iter().zip(&widths).enumerate() {
-            let cell = cell(at);
+            let mut cell = cell(at);
             let blanks = " ".repeat(width.saturating_sub(display_width(&cell)));
+            if let Some(code) =
+                row.filter(|_| colour && !cell.is_empty()).and_then(|row| column.codes.get(&row))
+            {
+                cell = format!("\u{1b}[{code}m{cell}\u{1b}[0m");
+            }
             let gap = if text.is_empty() { "" } else { "  " };
             text += gap;
             text += &if column.on_the_left { cell + &blanks } else { blanks + &cell };
@@ -153,7 +166,7 @@ fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
             let above = height - titles[column].len();
             at.checked_sub(above).and_then(|at| titles[column].get(at).cloned()).unwrap_or_default()
         };
-        text += &line(&of);
+        text += &line(None, &of);
         text.push('\n');
     }
     text += &"─".repeat(length);
@@ -162,7 +175,7 @@ fn render(columns: &[Column], sum_last: bool, colour: bool) -> String {
         let of = |column: &Column| column.cells.get(row).map_or_else(Vec::new, |cell| column.lines(cell));
         let cells: Vec<Vec<String>> = columns.iter().map(of).collect();
         for at in 0..highest(&cells) {
-            let line = line(&|column| cells[column].get(at).cloned().unwrap_or_default());
+            let line = line(Some(row), &|column| cells[column].get(at).cloned().unwrap_or_default());
             if colour && sum_last && row + 1 == rows {
                 text += &format!("\u{1b}[1m{line}\u{1b}[0m\n");
             } else {
@@ -235,6 +248,16 @@ mod tests {
     fn figures_stand_on_the_right() {
         let table = table(60);
         assert_eq!(table.lines().nth(3).unwrap(), "HLT                               22       4      6");
+    }
+
+    #[test]
+    fn a_coloured_cell_takes_the_room_of_a_plain_one() {
+        let table = |colour| {
+            let figures = Column::figures("b", texts(&["1", "22"])).coloured([(0, "32")]);
+            drawn(vec![Column::names("a", texts(&["x", "y"])), figures], 80, false, colour)
+        };
+        assert_eq!(table(true), "a   b\n─────\nx   \u{1b}[32m1\u{1b}[0m\ny  22\n");
+        assert_eq!(table(false), "a   b\n─────\nx   1\ny  22\n");
     }
 
     #[test]
