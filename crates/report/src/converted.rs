@@ -2,7 +2,8 @@
 
 use domain::convert::Converted;
 
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::NARROWEST;
+use crate::terminal::labels::itemized;
 
 /// Notes, arguments that were passed through, and losses; empty without any.
 ///
@@ -14,9 +15,7 @@ pub fn terminal(converted: &Converted, width: usize) -> String {
     let mut part = |title: &str, lines: &[String]| {
         if !lines.is_empty() {
             text += &format!("{}{title}\n", if text.is_empty() { "" } else { "\n" });
-            for line in lines {
-                text += &wrapped(line, width, "  - ", "    ");
-            }
+            text += &itemized(lines, width);
         }
     };
     part("Notes", &converted.notes);

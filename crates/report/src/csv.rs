@@ -3,6 +3,9 @@
 
 use std::fmt::{Display, Write};
 
+use serde::Serialize;
+use serde_json::Value;
+
 use crate::text::printable;
 
 /// A line of fields; fields with special characters are quoted.
@@ -39,6 +42,12 @@ impl Line {
             Some(value) => self.field(value),
             None => self.field(""),
         }
+    }
+
+    /// A value by its name in JSON.
+    pub(crate) fn word(&mut self, value: Option<&impl Serialize>) -> &mut Self {
+        let name = value.and_then(|value| serde_json::to_value(value).ok());
+        self.field(name.as_ref().and_then(Value::as_str).unwrap_or_default())
     }
 
     pub(crate) fn end(self, text: &mut String) {

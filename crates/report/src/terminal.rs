@@ -18,3 +18,8 @@ pub(crate) fn wrapped(text: &str, width: usize, first: &str, rest: &str) -> Stri
     text.push('\n');
     text
 }
+
+/// Lines in the style of an escape code, if `colour` is set.
+pub(crate) fn emphasised(text: &str, code: &str, colour: bool) -> String {
+    if colour { format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end()) } else { text.to_owned() }
+}

@@ -50,6 +50,14 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive([' ', '-', '_', '.', '/', ','])
 }
 
+/// The text with a capital letter first.
+pub(crate) fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

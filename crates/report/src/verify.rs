@@ -10,7 +10,8 @@ use self::wording::{
     answer, changes_in_words, delivery, doubt_in_words, in_force, ipis, signs_in_words, state_in_words,
 };
 use crate::format::{counted, per_operation};
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::labels::listed;
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
 
 /// Width of the first column of a VM's lines.
@@ -32,22 +33,15 @@ pub fn terminal(seen: &Verification, width: usize, colour: bool) -> String {
         text.push('\n');
         text += &page.provoked(provoked);
     }
-    if !seen.missing.is_empty() || !seen.likely.is_empty() {
-        text += "\nMissing\n\n";
-        for missing in &seen.missing {
-            let whose = missing.pid.map_or(String::new(), |pid| format!(" of process {pid}"));
-            text +=
-                &wrapped(&format!("{}{whose}: {}", missing.what, missing.why), page.width, "  - ", "    ");
-        }
-        for likely in &seen.likely {
-            let note = format!(
-                "Process {} ({}) looks like a VM and may not be looked into; run as root",
-                likely.pid,
-                printable(&likely.command)
-            );
-            text += &wrapped(&note, page.width, "  - ", "    ");
-        }
-    }
+    let missing = seen.missing.iter().map(|missing| {
+        let whose = missing.pid.map_or(String::new(), |pid| format!(" of process {pid}"));
+        format!("{}{whose}: {}", missing.what, missing.why)
+    });
+    let likely = seen.likely.iter().map(|likely| {
+        let command = printable(&likely.command);
+        format!("Process {} ({command}) looks like a VM and may not be looked into; run as root", likely.pid)
+    });
+    text += &listed("Missing", missing.chain(likely), page.width);
     text.push('\n');
     text += &page.emphasised(&wrapped(&conclusion(seen), page.width, "", ""), seen.status);
     text
@@ -121,15 +115,12 @@ impl Page {
     }
 
     fn emphasised(&self, text: &str, status: Status) -> String {
-        if !self.colour {
-            return text.to_owned();
-        }
         let code = match status {
             Status::Active => "1;32",
             Status::Inhibited | Status::Partly => "1;31",
             Status::Unknown => "1;33",
         };
-        format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end())
+        emphasised(text, code, self.colour)
     }
 
     fn host(&self, host: &HostSide) -> String {

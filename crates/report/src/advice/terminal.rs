@@ -69,7 +69,7 @@ fn devices(recordings: &Recordings, advice: &Advice<'_>, view: AdviceView) -> St
     if !advice.vms.is_empty() {
         notes.extend(assumptions(advice));
     }
-    text + &listed(&notes, width)
+    text + &listed("Notes", &notes, width)
 }
 
 fn title(vm: &VmAdvice<'_>, observed_ns: u64, profile: &Profile) -> String {
@@ -260,7 +260,7 @@ fn idle(recordings: &Recordings, advice: &Advice<'_>, audits: &[Audit<'_>], view
     let seen = audits.iter().any(|audit| !audit.threads.is_empty());
     let unseen = if seen { "" } else { " What QEMU does without exits is in none of these figures." };
     notes.push(format!("Observed for {}.{unseen}", whole_time(advice.observed_ns)));
-    text + &listed(&notes, width)
+    text + &listed("Notes", &notes, width)
 }
 
 /// The host CPU time of the threads of a VM's process outside the guest, the busiest first.

@@ -7,6 +7,7 @@ use exits::{Access, Dimension, Grouping};
 use traces::{Recordings, Unlike};
 
 use crate::format::NONE;
+use crate::recordings::words::vcpu;
 use crate::text::printable;
 
 /// Two sides of recordings with their comparison.
@@ -61,11 +62,7 @@ impl Compared<'_> {
             names.push(vm(subject, &self.comparison.vms));
         }
         if self.grouping.has(Dimension::Vcpu) {
-            names.push(match (subject.vcpu, subject.thread) {
-                (Some(number), _) => number.to_string(),
-                (None, Some(thread)) => format!("thread {thread}"),
-                (None, None) => NONE.to_owned(),
-            });
+            names.push(vcpu(subject.vcpu, subject.thread));
         }
         if let Some(what) = what(subject) {
             names.push(what);

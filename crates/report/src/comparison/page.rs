@@ -15,13 +15,11 @@ use super::{doubts, figures, verdict};
 use crate::format::{counted, rate_over, whole_time};
 use crate::page::document::document;
 use crate::page::document::tile;
-use crate::page::histogram::{self, Lane};
+use crate::page::histogram::{self, Lane, MOST_REASONS};
 use crate::recordings::course::{Colours, Course};
 use crate::recordings::page as recording;
 use crate::text::minus;
 
-/// The most reasons with a histogram, those with most time.
-const MOST_HISTOGRAMS: usize = 9;
 /// Columns of a chart over half the page.
 const COLUMNS: usize = 90;
 /// The most recordings of a side that are drawn over time.
@@ -184,27 +182,12 @@ fn histograms(compared: &Compared<'_>) -> Markup {
         let ns = times[0].total_ns().saturating_add(times[1].total_ns());
         (std::cmp::Reverse(ns), *reason)
     });
-    reasons.truncate(MOST_HISTOGRAMS);
-    html! {
-        @if !reasons.is_empty() {
-            section {
-                h2 { "How long one exit takes" }
-                p.muted {
-                    "Handling times on a logarithmic axis, of the reasons that took most time; each hill is scaled to its own "
-                    "peak. The solid line is the median, the broken one the 99th percentile. The slowest exit of ten thousand is "
-                    "not drawn."
-                }
-                div.multiples {
-                    @for (reason, [before, after]) in &reasons {
-                        (histogram::render(&reason.to_string(), &[
-                            Lane { class: "off", name: "before", times: before },
-                            Lane { class: "on", name: "after", times: after },
-                        ]))
-                    }
-                }
-            }
-        }
-    }
+    reasons.truncate(MOST_REASONS);
+    let lanes = reasons.iter().map(|(reason, [before, after])| {
+        let before = Lane { class: "off", name: "before", times: before };
+        (*reason, vec![before, Lane { class: "on", name: "after", times: after }])
+    });
+    histogram::section(&lanes.collect::<Vec<_>>())
 }
 
 fn method(compared: &Compared<'_>) -> Markup {

@@ -8,7 +8,8 @@ use super::{doubts, figures, verdict};
 use crate::format::{NONE, count, counted, rate_over, share_of, time, time_of, whole_time};
 use crate::recordings::terminal::named;
 use crate::terminal::columns::{Column, drawn};
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::labels::listed;
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 
 /// The width of the labels on the left.
 const LABEL: usize = 11;
@@ -38,13 +39,9 @@ pub fn terminal(compared: &Compared<'_>, width: usize, colour: bool) -> String {
         }
         text += &page.methods();
     }
-    let doubts = doubts::doubts(compared);
-    if !doubts.is_empty() {
-        text += "\nDoubts\n\n";
-        doubts.iter().for_each(|doubt| text += &wrapped(doubt, width, "  - ", "    "));
-    }
+    text += &listed("Doubts", doubts::doubts(compared), width);
     text.push('\n');
-    text + &emphasised(&wrapped(&verdict::verdict(compared), width, "", ""), comparison.verdict, colour)
+    text + &emphasised(&wrapped(&verdict::verdict(compared), width, "", ""), tone(comparison.verdict), colour)
 }
 
 fn head(compared: &Compared<'_>, width: usize) -> String {
@@ -263,14 +260,11 @@ impl Page<'_> {
     }
 }
 
-fn emphasised(text: &str, verdict: Verdict, colour: bool) -> String {
-    if !colour {
-        return text.to_owned();
-    }
-    let code = match verdict {
+/// The escape code of a verdict.
+const fn tone(verdict: Verdict) -> &'static str {
+    match verdict {
         Verdict::Less => "1;32",
         Verdict::More => "1;31",
         _ => "1",
-    };
-    format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end())
+    }
 }

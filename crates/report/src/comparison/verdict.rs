@@ -5,6 +5,7 @@ use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison
 use super::compared::Compared;
 use super::figures::{change, interval, unit};
 use crate::format::{self, time};
+use crate::text::capital;
 
 /// The verdict on the total, and the rows that changed most in either direction.
 pub(crate) fn verdict(compared: &Compared<'_>) -> String {
@@ -98,11 +99,4 @@ fn by_how_much(row: &ComparedRow, unit: &str) -> String {
     let by = row.after.rate - row.before.rate;
     let sign = if by < 0.0 { "-" } else { "+" };
     format!("{sign}{} exits {unit}", format::per_operation(by.abs()))
-}
-
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
 }

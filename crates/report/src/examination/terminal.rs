@@ -4,7 +4,7 @@ use doctor::Examination;
 use host::Inspection;
 
 use crate::findings::tree::{FindingsView, findings, findings_summary};
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
 
 /// All checks by category and VM; the conclusion is last, next to the prompt.
@@ -18,14 +18,7 @@ pub fn terminal(host: &Inspection, found: &Examination, view: FindingsView) -> S
     text += &wrapped(&format!("{}.", findings_summary(found.summary)), width, "", "");
     let sentence = printable(&found.conclusion.sentence);
     text.push('\n');
-    if view.colour {
-        text += "\u{1b}[1m";
-    }
-    text += wrapped(&sentence, width, "", "").trim_end();
-    if view.colour {
-        text += "\u{1b}[0m";
-    }
-    text.push('\n');
+    text += &emphasised(&wrapped(&sentence, width, "", ""), "1", view.colour);
     if let Some(next) = &found.conclusion.next {
         text += &format!("next: {}\n", printable(next));
     }

@@ -3,6 +3,7 @@
 use doctor::{Section, Tally};
 
 use super::tree::{FindingsView, findings, findings_summary};
+use crate::terminal::labels::itemized;
 use crate::terminal::{NARROWEST, wrapped};
 
 /// The findings in a definition, the parts that were not understood, and the sum.
@@ -18,8 +19,7 @@ pub fn terminal(sections: &[Section], doubts: &[String], tally: Tally, view: Fin
         text += &lines;
     };
     if !doubts.is_empty() {
-        let lines = doubts.iter().map(|doubt| wrapped(doubt, width, "  - ", "    ")).collect::<String>();
-        part("Not understood\n\n", lines);
+        part("Not understood\n\n", itemized(doubts, width));
     }
     let sum = findings_summary(tally);
     let sentence = if tally.to_fix() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };

@@ -6,7 +6,7 @@ use textwrap::Options;
 
 use super::change::change_in_words;
 use crate::format::counted;
-use crate::terminal::NARROWEST;
+use crate::terminal::{NARROWEST, emphasised};
 use crate::text::printable;
 
 /// The settings of the display.
@@ -32,8 +32,7 @@ pub(crate) fn findings(sections: &[Section], view: FindingsView) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        let title = printable(&section.title);
-        text += &if view.colour { format!("\u{1b}[1m{title}\u{1b}[0m\n") } else { format!("{title}\n") };
+        text += &emphasised(&format!("{}\n", printable(&section.title)), "1", view.colour);
         for finding in &section.findings {
             view.finding(&mut text, finding, section.form, 0);
         }

@@ -9,6 +9,7 @@ use domain::Form;
 use crate::findings::change::change_in_words;
 use crate::findings::tree::findings_summary;
 use crate::fixed::lines::{in_lines, unified_diff};
+use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
@@ -53,17 +54,8 @@ pub fn terminal(view: FixedView<'_>) -> String {
         let _ = write!(text, "\nCommand line\n\n{}", lines(&in_lines(&fixed.bytes)));
     }
     text += &left(fixed, width);
-    for (heading, sentences) in [
-        ("Refused", fixed.refused.iter().map(|refusal| &refusal.reason).collect::<Vec<_>>()),
-        ("Notes", fixed.notes.iter().collect()),
-    ] {
-        if !sentences.is_empty() {
-            let _ = write!(text, "\n{heading}\n\n");
-            for sentence in sentences {
-                text += &wrapped(sentence, width, "  - ", "    ");
-            }
-        }
-    }
+    text += &listed("Refused", fixed.refused.iter().map(|refusal| &refusal.reason), width);
+    text += &listed("Notes", &fixed.notes, width);
     if !text.is_empty() {
         text.push('\n');
     }
@@ -75,20 +67,18 @@ pub fn terminal(view: FixedView<'_>) -> String {
 }
 
 fn left(fixed: &Fixed, width: usize) -> String {
-    let mut text = String::new();
-    for (why, words) in [
+    let sentences = [
         (Left::GuestFollows, "the guest has to follow; --rule NAME or --all makes the change"),
         (Left::Contradicts, "another rule's change contradicts"),
         (Left::Advice, "for people; see `exitless vm lint`"),
-    ] {
-        let rules: Vec<_> =
-            fixed.plan.left.iter().filter(|left| left.why == why).map(|left| left.rule.as_str()).collect();
-        if !rules.is_empty() {
-            let sentence = format!("{}: {words}", rules.join(", "));
-            text += &wrapped(&sentence, width, "  - ", "    ");
-        }
-    }
-    if text.is_empty() { text } else { format!("\nLeft\n\n{text}") }
+    ]
+    .into_iter()
+    .filter_map(|(why, words)| {
+        let left = fixed.plan.left.iter().filter(|left| left.why == why);
+        let rules: Vec<_> = left.map(|left| left.rule.as_str()).collect();
+        (!rules.is_empty()).then(|| format!("{}: {words}", rules.join(", ")))
+    });
+    listed("Left", sentences, width)
 }
 
 fn diff(view: &FixedView<'_>) -> String {
@@ -115,51 +105,5 @@ fn lines(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use doctor::fix::{Chosen, fix};
-    use doctor::lint::HostSide;
-    use domain::{NoFiles, Text};
-    use exits::Isa;
-
-    const XML: &str = include_str!("domain.xml");
-
-    fn view(chosen: &Chosen, show: impl Fn(FixedView<'_>) -> String) -> String {
-        let text = Text::new("web.xml", XML);
-        let host = HostSide::of_vendor(Isa::Svm);
-        let fixed = fix(&text, Form::Libvirt, &NoFiles, &host, chosen).unwrap();
-        show(FixedView {
-            name: "web.xml",
-            form: Form::Libvirt,
-            old: XML.as_bytes(),
-            fixed: &fixed,
-            ending: "Nothing was written; --apply writes it.",
-            width: 80,
-            colour: false,
-        })
-    }
-
-    #[test]
-    fn the_diff_the_rules_and_what_is_left() {
-        insta::assert_snapshot!(view(&Chosen::Safe, terminal));
-    }
-
-    #[test]
-    fn the_same_for_programs() {
-        let said = view(&Chosen::Safe, |view| {
-            let document = crate::fixed::json(view.name, view.old, view.fixed, false);
-            serde_json::to_string_pretty(&document).unwrap()
-        });
-        insta::assert_snapshot!(said);
-    }
-
-    #[test]
-    fn colour_adds_escape_sequences_alone() {
-        let plain = view(&Chosen::All, terminal);
-        let coloured = view(&Chosen::All, |view| terminal(FixedView { colour: true, ..view }));
-        let stripped = ["\u{1b}[32m", "\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m"];
-        let stripped = stripped.iter().fold(coloured.clone(), |text, code| text.replace(code, ""));
-        assert_ne!(coloured, plain);
-        assert_eq!(stripped, plain);
-    }
-}
+#[path = "terminal_tests.rs"]
+mod tests;

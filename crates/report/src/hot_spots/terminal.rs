@@ -51,7 +51,7 @@ pub fn terminal(name: &str, recording: &Recording, summary: &Summary, view: HotS
         text += &format!("\n{title}\n\n");
         text += &functions(rows, view.top, width, view.colour);
     }
-    text + &listed(&notes(recording, summary), width)
+    text + &listed("Notes", notes(recording, summary), width)
 }
 
 fn head(name: &str, recording: &Recording, summary: &Summary, width: usize) -> String {

@@ -1,4 +1,6 @@
-//! The frame of a chart.
+//! The frame of a chart, and the hill in it.
+
+use std::fmt::Write;
 
 use maud::{Markup, html};
 
@@ -11,6 +13,22 @@ pub(crate) fn chart(height: u32, title: &str, description: &str, content: &Marku
             title { (title) }
             desc { (description) }
             (content)
+        }
+    }
+}
+
+/// Values beside each other as one outline, scaled to `peak`, `height` pixels below `top`.
+pub(crate) fn hill(class: &str, top: u32, height: u32, values: &[f64], peak: f64) -> Markup {
+    let mut path = String::from("M0 100");
+    for (at, value) in values.iter().enumerate() {
+        let height = if peak > 0.0 { 100.0 - 100.0 * value / peak } else { 100.0 };
+        // Writing to a string cannot fail.
+        let _ = write!(path, "V{height:.1}H{:.2}", (at + 1) as f64 * 100.0 / values.len() as f64);
+    }
+    path.push_str("V100Z");
+    html! {
+        svg x="0" y=(top) width="100%" height=(height) viewBox="0 0 100 100" preserveAspectRatio="none" {
+            path class={ "hill " (class) } d=(path) {}
         }
     }
 }

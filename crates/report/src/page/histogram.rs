@@ -1,14 +1,14 @@
 //! The distributions of handling times: hills over a logarithmic axis.
 
-use std::fmt::Write;
-
-use exits::HandlingTime;
+use exits::{ExitReason, HandlingTime};
 use maud::{Markup, html};
 
 use crate::format::{time, whole_time};
 use crate::page::axis::{LogAxis, anchor, percent};
-use crate::page::chart::chart;
+use crate::page::chart::{self, chart};
 
+/// The most reasons of a page, those with most time.
+pub(crate) const MOST_REASONS: usize = 9;
 const LANE: u32 = 56;
 const GAP: u32 = 8;
 const BINS: usize = 72;
@@ -25,8 +25,25 @@ pub(crate) struct Lane<'a> {
     pub(crate) times: &'a HandlingTime,
 }
 
+/// A section with the hills of each reason.
+pub(crate) fn section(reasons: &[(ExitReason, Vec<Lane<'_>>)]) -> Markup {
+    html! {
+        @if !reasons.is_empty() {
+            section {
+                h2 { "How long one exit takes" }
+                p.muted {
+                    "Handling times on a logarithmic axis, of the reasons that took most time; each hill is scaled to its own "
+                    "peak. The solid line is the median, the broken one the 99th percentile. The slowest exit of ten thousand is "
+                    "not drawn."
+                }
+                div.multiples { @for (reason, lanes) in reasons { (render(&reason.to_string(), lanes)) } }
+            }
+        }
+    }
+}
+
 /// The hills of one reason one above another, on one axis; empty without times.
-pub(crate) fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
+fn render(title: &str, lanes: &[Lane<'_>]) -> Markup {
     let lanes: Vec<&Lane<'_>> = lanes.iter().filter(|lane| lane.times.count() > 0).collect();
     if lanes.is_empty() {
         return html! {};
@@ -107,18 +124,7 @@ fn hill(lane: &Lane<'_>, axis: &LogAxis, top: u32) -> Markup {
         }
     }
     let peak = bins.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let mut path = String::from("M0 100");
-    for (at, &times) in bins.iter().enumerate() {
-        let height = 100.0 - 100.0 * times / peak;
-        // Writing to a string cannot fail.
-        let _ = write!(path, "V{height:.1}H{:.2}", (at + 1) as f64 * 100.0 / BINS as f64);
-    }
-    path.push_str("V100Z");
-    html! {
-        svg x="0" y=(top) width="100%" height=(LANE) viewBox="0 0 100 100" preserveAspectRatio="none" {
-            path class={ "hill " (lane.class) } d=(path) {}
-        }
-    }
+    chart::hill(lane.class, top, LANE, &bins, peak)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tables that can be sorted if scripts may run.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use crate::page::axis::percent;
 use crate::text::minus;
@@ -115,6 +115,20 @@ fn cell(column: &Column, row: usize, is_first: bool) -> Markup {
             th scope="row" class=[class] { (cell.shown) }
         } @else {
             td class=[class] data-value=[cell.value] { (cell.shown) }
+        }
+    }
+}
+
+/// A table of facts: names and values; `class` is that of the values.
+pub(crate) fn facts<N: Render, V: Render>(
+    rows: impl IntoIterator<Item = (N, V)>,
+    class: Option<&str>,
+) -> Markup {
+    html! {
+        div.wide {
+            table.facts {
+                tbody { @for (name, value) in rows { tr { th scope="row" { (name) } td class=[class] { (value) } } } }
+            }
         }
     }
 }

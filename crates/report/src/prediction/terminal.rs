@@ -9,7 +9,7 @@ use crate::recordings::terminal::head;
 use crate::recordings::words::{notes, vm};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::labels::{line, listed};
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 
 /// The exits that would be avoided, the reasons, and the sums.
 ///
@@ -23,7 +23,7 @@ pub fn terminal(recordings: &Recordings, prediction: &Prediction, width: usize, 
     text.push('\n');
     if prediction.rows.is_empty() {
         text += &wrapped("There is no exit to predict from.", width, "", "");
-        return text + &listed(&notes(recordings), width);
+        return text + &listed("Notes", notes(recordings), width);
     }
     let rules = rules(prediction);
     text += &drawn(columns(prediction, &rules), width, true, colour);
@@ -33,10 +33,10 @@ pub fn terminal(recordings: &Recordings, prediction: &Prediction, width: usize, 
     }
     let mut notes = notes(recordings);
     notes.extend(remarks(prediction, &recordings.profile));
-    text += &listed(&notes, width);
+    text += &listed("Notes", &notes, width);
     text.push('\n');
     let verdict = wrapped(&verdict(prediction), width, "", "");
-    text + &if colour { format!("\u{1b}[1m{}\u{1b}[0m\n", verdict.trim_end()) } else { verdict }
+    text + &emphasised(&verdict, "1", colour)
 }
 
 fn number(number: usize) -> String {

@@ -27,18 +27,13 @@ fn profile_line(text: &mut String, names: &Names, rows: usize, figures: &Figures
     let mut line = Line::default();
     line.optional(*vm).optional(vm_name.as_deref()).optional(*vcpu).optional(*thread).optional(*isa);
     line.optional(*reason).optional(*reason_code);
-    line.optional(access_kind.map(access_kind_name)).optional(access.as_deref()).field(rows);
+    line.word(access_kind.as_ref()).optional(access.as_deref()).field(rows);
     line.field(figures.exits).field(figures.samples).optional(figures.samples_percent);
     line.field(figures.time_ns).optional(figures.time_percent);
     line.optional(figures.min_ns).optional(figures.max_ns).optional(figures.mean_ns);
     line.optional(figures.deviation_ns).optional(figures.error_percent);
     line.optional(figures.p50_ns).optional(figures.p99_ns).optional(figures.p999_ns);
     line.end(text);
-}
-
-/// The name as in JSON.
-fn access_kind_name(kind: exits::AccessKind) -> String {
-    serde_json::to_value(kind).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,15 +10,13 @@ use traces::Recordings;
 
 use crate::format::{count, counted, rate_over, share, whole_time};
 use crate::page::document::{document, tile};
-use crate::page::histogram::{self, Lane};
+use crate::page::histogram::{self, Lane, MOST_REASONS};
 use crate::recordings::course::{Colours, Course};
 use crate::recordings::page as recording;
-use crate::recordings::words::window;
+use crate::recordings::words::part as selected;
 
 /// Columns of a chart over the width of the page.
 const COLUMNS: usize = 160;
-/// The most reasons with a histogram, those with most time.
-const MOST_HISTOGRAMS: usize = 9;
 
 /// The exits of `recordings` as one page that opens offline, follows the reader's dark mode, fits a phone and
 /// prints; `table` is its main table, made of their profile.
@@ -74,7 +72,7 @@ fn head(recordings: &Recordings) -> Markup {
                     (counted(profile.vcpus().len() as u64, "vCPU"))
                 }
             }
-            @if let Some(part) = asked_for(recordings) { p.muted { "Only " (part) "." } }
+            @if let Some(part) = selected(recordings) { p.muted { "Only " (part) "." } }
         }
         @if profile.total() > 0 {
             dl.tiles {
@@ -92,22 +90,6 @@ fn head(recordings: &Recordings) -> Markup {
             }
         }
     }
-}
-
-fn asked_for(recordings: &Recordings) -> Option<String> {
-    let selection = &recordings.selection;
-    let mut said: Vec<String> = Vec::new();
-    if !selection.vms.is_empty() {
-        said.push(format!("VM {}", selection.vms.join(", ")));
-    }
-    if !selection.vcpus.is_empty() {
-        said.push(format!(
-            "vCPU {}",
-            selection.vcpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
-        ));
-    }
-    said.extend(window(recordings.options));
-    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn unsorted(table: &Table) -> Vec<String> {
@@ -168,24 +150,11 @@ fn histograms(recordings: &Recordings) -> Markup {
     let mut reasons: Vec<(ExitReason, Exits)> = recordings.profile.reasons().into_iter().collect();
     reasons.retain(|(_, exits)| exits.handling.count() > 0);
     reasons.sort_by_key(|(reason, exits)| (std::cmp::Reverse(exits.handling.total_ns()), *reason));
-    reasons.truncate(MOST_HISTOGRAMS);
-    html! {
-        @if !reasons.is_empty() {
-            section {
-                h2 { "How long one exit takes" }
-                p.muted {
-                    "Handling times on a logarithmic axis, of the reasons that took most time; each hill is scaled to its own "
-                    "peak. The solid line is the median, the broken one the 99th percentile. The slowest exit of ten thousand is "
-                    "not drawn."
-                }
-                div.multiples {
-                    @for (reason, exits) in &reasons {
-                        (histogram::render(&reason.to_string(), &[Lane { class: "on", name: "", times: &exits.handling }]))
-                    }
-                }
-            }
-        }
-    }
+    reasons.truncate(MOST_REASONS);
+    let lanes = reasons
+        .iter()
+        .map(|(reason, exits)| (*reason, vec![Lane { class: "on", name: "", times: &exits.handling }]));
+    histogram::section(&lanes.collect::<Vec<_>>())
 }
 
 fn accesses(recordings: &Recordings) -> Markup {

@@ -6,7 +6,7 @@ use traces::Recordings;
 use super::empty::why_empty;
 use crate::format::{NONE, count, counted, share, share_of, time, time_of};
 use crate::recordings::terminal::head;
-use crate::recordings::words::{notes, vm};
+use crate::recordings::words::{notes, vcpu, vm};
 use crate::terminal::columns::{Column, drawn};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
@@ -33,7 +33,7 @@ pub fn terminal(recordings: &Recordings, table: &Table, width: usize, colour: bo
             count(table.unsorted().count)
         ));
     }
-    text + &listed(&notes, width)
+    text + &listed("Notes", &notes, width)
 }
 
 fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
@@ -78,12 +78,8 @@ fn names(recordings: &Recordings, table: &Table) -> Vec<Column> {
         columns.push(("VM", rows().map(|key| vm(key.whose.vm(), &recordings.profile)).collect()));
     }
     if grouping.has(Dimension::Vcpu) {
-        let vcpu = |vcpu: exits::Vcpu| match (vcpu.number, vcpu.thread) {
-            (Some(number), _) => number.to_string(),
-            (None, Some(thread)) => format!("thread {thread}"),
-            (None, None) => NONE.to_owned(),
-        };
-        let cells = rows().map(|key| key.whose.vcpu().map_or_else(|| NONE.to_owned(), vcpu));
+        let cells = rows()
+            .map(|key| key.whose.vcpu().map_or_else(|| NONE.to_owned(), |of| vcpu(of.number, of.thread)));
         columns.push(("vCPU", cells.collect()));
     }
     if grouping.has(Dimension::Reason) || !grouping.access_kinds().is_empty() {

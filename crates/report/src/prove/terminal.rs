@@ -4,7 +4,8 @@ use prove::{Judgement, Outcome};
 
 use super::{evidence, tables, words};
 use crate::format;
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::labels::listed;
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 
 /// The outcome of a proof: costs, exits by reason, doubts, and the verdict last, next to the prompt.
 ///
@@ -25,15 +26,10 @@ pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
     text.push_str(&exits(outcome, width, colour));
     text.push('\n');
     text.push_str(&wrapped(&evidence::evidence(outcome), width, "", ""));
-    if !outcome.warnings.is_empty() {
-        text.push_str("\nWarnings\n\n");
-        for warning in &outcome.warnings {
-            text.push_str(&wrapped(&warning.to_string(), width, "  - ", "    "));
-        }
-    }
+    text += &listed("Warnings", outcome.warnings.iter().map(ToString::to_string), width);
     text.push('\n');
     let verdict = wrapped(&outcome.verdict, width, "", "");
-    text.push_str(&emphasised(&verdict, outcome.judgement, colour));
+    text.push_str(&emphasised(&verdict, tone(outcome.judgement), colour));
     text
 }
 
@@ -67,14 +63,11 @@ fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
     format!("{}\n{table}", wrapped(&title, width, "", ""))
 }
 
-fn emphasised(text: &str, judgement: Judgement, colour: bool) -> String {
-    if !colour {
-        return text.to_owned();
-    }
-    let code = match judgement {
+/// The escape code of a verdict.
+const fn tone(judgement: Judgement) -> &'static str {
+    match judgement {
         Judgement::WorthIt => "1;32",
         Judgement::Worse | Judgement::Contradicted => "1;31",
         _ => "1",
-    };
-    format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end())
+    }
 }

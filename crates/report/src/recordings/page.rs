@@ -6,6 +6,7 @@ use traces::{Recording, Recordings};
 
 use super::words::{NAMELESS, lost_percent, notes};
 use crate::format::{count, counted, share, whole_time};
+use crate::page::table;
 
 /// The line above the title: "perf.data · Linux 6.12.107 · host-17 · AMD EPYC 9654".
 pub(crate) fn eyebrow(files: &[Recording]) -> String {
@@ -121,28 +122,14 @@ pub(crate) fn losses(profile: &Profile) -> Markup {
         ("events too late to be put in order", losses.out_of_order),
         ("events that could not be read", losses.undecoded),
     ];
-    html! {
-        div.wide {
-            table.facts {
-                tbody { @for (name, number) in rows { tr { th scope="row" { (name) } td { (count(number)) } } } }
-            }
-        }
-    }
+    table::facts(rows.map(|(name, number)| (name, count(number))), None)
 }
 
 /// The number of each event in the recording.
 pub(crate) fn events(profile: &Profile) -> Markup {
     html! {
         @if !profile.events.is_empty() {
-            div.wide {
-                table.facts {
-                    tbody {
-                        @for (name, &number) in &profile.events {
-                            tr { th scope="row" { code { (name) } } td { (count(number)) } }
-                        }
-                    }
-                }
-            }
+            (table::facts(profile.events.iter().map(|(name, &number)| (html! { code { (name) } }, count(number))), None))
         }
     }
 }

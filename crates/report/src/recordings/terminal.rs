@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use exits::Losses;
 use traces::{Origin, Recording, Recordings};
 
-use super::words::{NAMELESS, lost_percent, warnings, window};
+use super::words::{NAMELESS, lost_percent, part, warnings};
 use crate::format::{count, counted, rate_over, share, whole_time};
 use crate::terminal::labels::line;
 use crate::text;
@@ -67,21 +67,6 @@ pub(crate) fn named(file: &Recording) -> String {
     said.extend(kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
     said.extend(processor.clone());
     format!("{} ({})", file.name, said.join("; "))
-}
-
-/// The selected part, if it is not everything.
-fn part(recordings: &Recordings) -> Option<String> {
-    let selection = &recordings.selection;
-    let mut said: Vec<String> = Vec::new();
-    if !selection.vms.is_empty() {
-        said.push(format!("VM {}", selection.vms.join(", ")));
-    }
-    if !selection.vcpus.is_empty() {
-        let numbers: Vec<_> = selection.vcpus.iter().map(u32::to_string).collect();
-        said.push(format!("vCPU {}", numbers.join(", ")));
-    }
-    said.extend(window(recordings.options));
-    (!said.is_empty()).then(|| said.join("; "))
 }
 
 fn time(recordings: &Recordings) -> String {

@@ -9,6 +9,21 @@ use crate::text::printable;
 /// Linux's name of a host without a name.
 pub(crate) const NAMELESS: &str = "(none)";
 
+/// The selected part, if it is not everything.
+pub(crate) fn part(recordings: &Recordings) -> Option<String> {
+    let selection = &recordings.selection;
+    let mut said: Vec<String> = Vec::new();
+    if !selection.vms.is_empty() {
+        said.push(format!("VM {}", selection.vms.join(", ")));
+    }
+    if !selection.vcpus.is_empty() {
+        let numbers: Vec<_> = selection.vcpus.iter().map(u32::to_string).collect();
+        said.push(format!("vCPU {}", numbers.join(", ")));
+    }
+    said.extend(window(recordings.options));
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
 /// The selected time, if it is not all.
 pub(crate) fn window(options: Options) -> Option<String> {
     match (options.from_ns, options.to_ns) {
@@ -105,8 +120,8 @@ pub(crate) fn vm(number: Option<u32>, profile: &Profile) -> String {
 }
 
 /// A vCPU's number, or its thread if the number is not known.
-pub(crate) fn vcpu(vcpu: exits::Vcpu) -> String {
-    match (vcpu.number, vcpu.thread) {
+pub(crate) fn vcpu(number: Option<u32>, thread: Option<u32>) -> String {
+    match (number, thread) {
         (Some(number), _) => number.to_string(),
         (None, Some(thread)) => format!("thread {thread}"),
         (None, None) => NONE.to_owned(),

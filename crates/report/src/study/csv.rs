@@ -1,6 +1,5 @@
 //! Every comparison of a study as comma-separated values.
 
-use stats::{Scale, Test};
 use study::analysis::{Comparison, Figure, Findings};
 
 use crate::csv::Line;
@@ -38,28 +37,18 @@ fn line(
 ) {
     let change = one.change;
     let interval = change.and_then(|change| change.interval);
-    let scale = change.map_or("", |change| match change.scale {
-        Scale::Ratio => "ratio",
-        Scale::Difference => "difference",
-    });
-    let test = change.and_then(|change| change.test).map_or("", |test| match test {
-        Test::Permutation => "permutation",
-        Test::Student => "student",
-        Test::Counts => "counts",
-    });
     let mut line = Line::default();
-    line.field(&figure.workload).field(&figure.metric).field(word(&figure.source)).field(word(&figure.unit));
+    line.field(&figure.workload).field(&figure.metric).word(Some(&figure.source)).word(Some(&figure.unit));
     line.optional(guests).field(findings.arms.get(one.arm).map_or("", |arm| &arm.full_name));
-    line.optional(means[0]).optional(means[1]).field(scale).optional(change.map(|change| change.estimate));
+    line.optional(means[0])
+        .optional(means[1])
+        .word(change.map(|change| change.scale).as_ref())
+        .optional(change.map(|change| change.estimate));
     line.optional(interval.map(|interval| interval.low)).optional(interval.map(|interval| interval.high));
     line.optional(one.percent).optional(one.noise).optional(change.map(|change| change.repeats));
-    line.optional(change.and_then(|change| change.p_value)).optional(one.p_holm).field(test);
-    line.field(word(&one.finding)).field(one.is_aa);
+    line.optional(change.and_then(|change| change.p_value)).optional(one.p_holm);
+    line.word(change.and_then(|change| change.test).as_ref());
+    line.word(Some(&one.finding)).field(one.is_aa);
     line.optional(one.levels.map(|levels| levels[0])).optional(one.levels.map(|levels| levels[1]));
     line.end(text);
-}
-
-/// A value's name as in JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

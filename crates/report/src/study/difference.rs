@@ -5,6 +5,7 @@ use study::analysis::{ComparedFigure, Source, StudyDifference};
 use crate::format::{NONE, counted};
 use crate::study::figures::{self, Measure, below_by_chance};
 use crate::terminal::columns::{Column, drawn};
+use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text;
 
@@ -49,12 +50,7 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         text.push_str("\nWhat the arms do, before and after (n: guests that ran at once)\n\n");
         text.push_str(&effects(difference, width));
     }
-    if !difference.only_one.is_empty() {
-        text.push_str("\nIn one result only\n\n");
-        for cell in &difference.only_one {
-            text.push_str(&wrapped(cell, width, "  - ", "    "));
-        }
-    }
+    text += &listed("In one result only", &difference.only_one, width);
     let made = &difference.multiplicity;
     if made.made == 0 {
         return text;

@@ -17,20 +17,27 @@ pub(crate) fn with_guests(findings: &Findings, count: u32) -> String {
     if count == 0 { String::new() } else { format!(" with {}", guests(findings, count)) }
 }
 
-/// How many p values below the level chance alone is expected to make: "15", "0.05" rather than a false zero.
-pub(crate) fn by_chance(made: &Multiplicity) -> String {
-    if made.expected < 0.95 { format!("{:.2}", made.expected) } else { format!("{:.0}", made.expected) }
-}
-
 /// "300 comparisons; if nothing differed, about 15 would have a p value below 0.05: 41 have one".
 pub(crate) fn below_by_chance(made: &Multiplicity) -> String {
+    // "0.05" rather than a false zero.
+    let expected =
+        if made.expected < 0.95 { format!("{:.2}", made.expected) } else { format!("{:.0}", made.expected) };
     format!(
-        "{}; if nothing differed, about {} would have a p value below {}: {} {} one",
+        "{}; if nothing differed, about {expected} would have a p value below {}: {} {} one",
         counted(made.made as u64, "comparison"),
-        by_chance(made),
         made.level,
         made.below,
         agree(made.below as u64, "has", "have")
+    )
+}
+
+/// The number of comparisons, and the number expected to look like differences by chance.
+pub(crate) fn chance(made: &Multiplicity) -> String {
+    format!(
+        "{}, {} passed all gates, {} of them also by Holm's method.",
+        below_by_chance(made),
+        made.found,
+        made.found_by_holm
     )
 }
 

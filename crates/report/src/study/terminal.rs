@@ -2,10 +2,10 @@
 
 use study::analysis::{Findings, Judgement};
 
-use super::figures::below_by_chance;
-use super::tables;
+use super::{figures, tables};
 use crate::format::counted;
-use crate::terminal::{NARROWEST, wrapped};
+use crate::terminal::labels::{itemized, listed};
+use crate::terminal::{NARROWEST, emphasised, wrapped};
 
 /// The findings: main figures, gains, CPU, exits by reason, doubts, and the verdict last.
 ///
@@ -20,48 +20,32 @@ pub fn terminal(findings: &Findings, width: usize, colour: bool) -> String {
         text.push('\n');
         text.push_str(&table);
     }
-    if !findings.method.failed.is_empty() {
-        text.push_str("\nAttempts that failed\n\n");
-        for run in &findings.method.failed {
-            let again = if run.was_repeated { " (repeated with success)" } else { "" };
-            let line = format!("{}: {}{again}", run.folder, run.why);
-            text.push_str(&wrapped(&line, width, "  - ", "    "));
-        }
-    }
-    if !findings.warnings.is_empty() {
-        text.push_str("\nWarnings\n\n");
-        for warning in &findings.warnings {
-            text.push_str(&wrapped(&warning.to_string(), width, "  - ", "    "));
-        }
-    }
+    let failed = findings.method.failed.iter().map(|run| {
+        let again = if run.was_repeated { " (repeated with success)" } else { "" };
+        format!("{}: {}{again}", run.folder, run.why)
+    });
+    text += &listed("Attempts that failed", failed, width);
+    text += &listed("Warnings", findings.warnings.iter().map(ToString::to_string), width);
     text.push('\n');
     if findings.multiplicity.made > 0 {
         text.push_str(&wrapped(&chance(findings), width, "", ""));
         text.push('\n');
     }
-    for sentence in &findings.verdict.sentences {
-        text.push_str(&wrapped(sentence, width, "  - ", "    "));
-    }
+    text += &itemized(&findings.verdict.sentences, width);
     if !findings.verdict.sentences.is_empty() {
         text.push('\n');
     }
     text.push_str(&emphasised(
         &wrapped(&findings.verdict.sentence, width, "", ""),
-        findings.verdict.judgement,
+        tone(findings.verdict.judgement),
         colour,
     ));
     text
 }
 
-/// The number of comparisons, and the number expected to look like differences by chance.
+/// The comparisons, and those of arms that are alike.
 fn chance(findings: &Findings) -> String {
-    let made = &findings.multiplicity;
-    let mut text = format!(
-        "{}, {} passed all gates, {} of them also by Holm's method.",
-        below_by_chance(made),
-        made.found,
-        made.found_by_holm
-    );
+    let mut text = figures::chance(&findings.multiplicity);
     if let Some(alarms) = findings.false_alarms {
         text += &format!(
             " Of {} of arms that are alike {} ({:.1} %) had one and {} ({:.1} %) passed all gates.",
@@ -75,14 +59,11 @@ fn chance(findings: &Findings) -> String {
     text
 }
 
-fn emphasised(text: &str, judgement: Judgement, colour: bool) -> String {
-    if !colour {
-        return text.to_owned();
-    }
-    let code = match judgement {
+/// The escape code of a verdict.
+const fn tone(judgement: Judgement) -> &'static str {
+    match judgement {
         Judgement::Better => "1;32",
         Judgement::Worse => "1;31",
         _ => "1",
-    };
-    format!("\u{1b}[{code}m{}\u{1b}[0m\n", text.trim_end())
+    }
 }

@@ -29,12 +29,17 @@ fn kept_together(text: &str) -> String {
     together
 }
 
-/// The notes as a list with a title; empty without notes.
-pub(crate) fn listed(notes: &[String], width: usize) -> String {
-    if notes.is_empty() {
-        return String::new();
-    }
-    let mut text = "\nNotes\n\n".to_owned();
-    notes.iter().for_each(|note| text += &wrapped(note, width, "  - ", "    "));
-    text
+/// Sentences as a list with a title; empty without any.
+pub(crate) fn listed<S: AsRef<str>>(
+    title: &str,
+    sentences: impl IntoIterator<Item = S>,
+    width: usize,
+) -> String {
+    let list = itemized(sentences, width);
+    if list.is_empty() { list } else { format!("\n{title}\n\n{list}") }
+}
+
+/// Sentences as a list.
+pub(crate) fn itemized<S: AsRef<str>>(sentences: impl IntoIterator<Item = S>, width: usize) -> String {
+    sentences.into_iter().map(|sentence| wrapped(sentence.as_ref(), width, "  - ", "    ")).collect()
 }

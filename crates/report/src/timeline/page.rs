@@ -1,13 +1,11 @@
 //! Each row of a timeline as a chart with its own scale.
 
-use std::fmt::Write;
-
 use exits::{Dimension, Grouping, Key, Slice, Table, TimelineFigure, TimelineRows};
 use maud::{Markup, html};
 use traces::Recordings;
 
 use crate::format::{counted, per_second, share};
-use crate::page::chart::chart;
+use crate::page::chart::{self, chart};
 use crate::page::histogram::round;
 use crate::profile::page as profile;
 use crate::recordings::words::vm;
@@ -96,17 +94,8 @@ fn section(
 }
 
 fn curve(values: &[f64], peak: f64, length_ns: u64) -> Markup {
-    let mut path = String::from("M0 100");
-    for (at, value) in values.iter().enumerate() {
-        let height = if peak > 0.0 { 100.0 - 100.0 * value / peak } else { 100.0 };
-        // Writing to a string cannot fail.
-        let _ = write!(path, "V{height:.1}H{:.2}", (at + 1) as f64 * 100.0 / values.len() as f64);
-    }
-    path.push_str("V100Z");
     html! {
-        svg x="0" y="0" width="100%" height=(HEIGHT) viewBox="0 0 100 100" preserveAspectRatio="none" {
-            path.hill.on d=(path) {}
-        }
+        (chart::hill("on", 0, HEIGHT, values, peak))
         line.axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
         text.tick x="0" y=(HEIGHT + 16) { "0" }
         text.tick x="100%" y=(HEIGHT + 16) text-anchor="end" { (round(length_ns as f64)) }

@@ -63,7 +63,7 @@ pub fn terminal(
             );
         }
     }
-    text += &listed(&notes(recordings), width);
+    text += &listed("Notes", notes(recordings), width);
     if screen.ascii { to_ascii(&text) } else { text }
 }
 

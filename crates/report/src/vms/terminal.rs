@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::running::{Counted, Running};
 use crate::format::{NONE, count, counted, per_second, whole_time};
 use crate::terminal::columns::{Column, drawn};
+use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
 
@@ -25,12 +26,7 @@ pub fn terminal(running: &Running<'_>, width: usize, colour: bool) -> String {
     for one in running.counted.unwrap_or_default() {
         text += &format!("\n{}", counters(one, width, colour));
     }
-    let notes = notes(running);
-    if !notes.is_empty() {
-        text += "\nNotes\n\n";
-        notes.iter().for_each(|note| text += &wrapped(note, width, "  - ", "    "));
-    }
-    text
+    text + &listed("Notes", notes(running), width)
 }
 
 fn columns(vms: &[&Vm]) -> Vec<Column> {

@@ -13,4 +13,3 @@ mod study;
 mod synthetic;
 mod top;
 mod trace;
-mod vm_page;

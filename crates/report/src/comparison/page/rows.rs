@@ -9,7 +9,7 @@ use crate::comparison::figures;
 use crate::format::{NONE, count, counted, share_of, time, time_of, whole_time};
 use crate::page::axis::percent;
 use crate::page::table::{Cell, Column, render};
-use crate::text::minus;
+use crate::text::{capital, minus};
 
 type Of<'a> = &'a dyn Fn(&ComparedRow) -> Option<Estimate>;
 type Shown<'a> = &'a dyn Fn(&Figures) -> (String, Option<f64>);
@@ -193,13 +193,6 @@ impl Span {
             }
         }
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + characters.as_str())
 }
 
 /// The colour of a change.

@@ -93,7 +93,10 @@ fn names(table: &Table, profile: &Profile) -> Vec<Column> {
         columns.push(("VM", Box::new(|key| vm(key.whose.vm(), profile))));
     }
     if grouping.has(Dimension::Vcpu) {
-        columns.push(("vCPU", Box::new(|key| key.whose.vcpu().map_or_else(|| NONE.to_owned(), vcpu))));
+        columns.push((
+            "vCPU",
+            Box::new(|key| key.whose.vcpu().map_or_else(|| NONE.to_owned(), |of| vcpu(of.number, of.thread))),
+        ));
     }
     if grouping.has(Dimension::Reason) || !grouping.access_kinds().is_empty() {
         let title = if grouping.has(Dimension::Reason) { "Exit reason" } else { "Access" };

@@ -47,7 +47,9 @@ pub(crate) fn section(recordings: &Recordings) -> Markup {
     let vcpus: Vec<(String, String, Spent)> = profile
         .vcpus()
         .iter()
-        .map(|exits| (vm(exits.vcpu.vm, profile), vcpu(exits.vcpu), Spent::of(exits)))
+        .map(|exits| {
+            (vm(exits.vcpu.vm, profile), vcpu(exits.vcpu.number, exits.vcpu.thread), Spent::of(exits))
+        })
         .collect();
     let vms = vms(profile);
     html! {

@@ -1,7 +1,5 @@
 //! The distributions of the samples of each operation.
 
-use std::fmt::Write;
-
 use maud::{Markup, html};
 use probe::run::Arm;
 use prove::{Cost, MeasureOutcome, Outcome, Recording};
@@ -9,7 +7,7 @@ use prove::{Cost, MeasureOutcome, Outcome, Recording};
 use super::legend::{arms, legend};
 use crate::format;
 use crate::page::axis::{LogAxis, percent};
-use crate::page::chart::chart;
+use crate::page::chart::{self, chart};
 use crate::prove::words;
 
 const LANE: u32 = 40;
@@ -83,28 +81,17 @@ fn multiple(outcome: &Outcome, recording: &Recording, row: &MeasureOutcome) -> M
 
 /// The outline of a histogram whose bins are evenly wide on the axis.
 fn hill(cycles: &[u64], axis: &LogAxis, arm: Arm, top: u32) -> Markup {
-    let mut bins = vec![0_usize; bins(cycles, axis)];
+    let mut bins = vec![0.0_f64; bins(cycles, axis)];
     let count = bins.len();
     for &cycles in cycles {
         let share = axis.share(cycles as f64);
         // Samples beyond the axis would pile up at its end.
         if share < 1.0 {
-            bins[((share * count as f64) as usize).min(count - 1)] += 1;
+            bins[((share * count as f64) as usize).min(count - 1)] += 1.0;
         }
     }
-    let peak = bins.iter().copied().max().unwrap_or(0).max(1) as f64;
-    let mut path = String::from("M0 100");
-    for (index, &samples) in bins.iter().enumerate() {
-        let height = 100.0 - 100.0 * samples as f64 / peak;
-        // Writing to a string cannot fail.
-        let _ = write!(path, "V{height:.1}H{:.2}", (index + 1) as f64 * 100.0 / count as f64);
-    }
-    path.push_str("V100Z");
-    html! {
-        svg x="0" y=(top) width="100%" height=(LANE) viewBox="0 0 100 100" preserveAspectRatio="none" {
-            path class={ "hill " (words::arm(arm)) } d=(path) {}
-        }
-    }
+    let peak = bins.iter().copied().fold(1.0, f64::max);
+    chart::hill(words::arm(arm), top, LANE, &bins, peak)
 }
 
 /// The number of bins that the clock's resolution justifies over this axis.

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use prove::Outcome;
 
 use crate::format::counted;
+use crate::page::table;
 
 pub(crate) fn render(outcome: &Outcome) -> Markup {
     let fingerprint = &outcome.fingerprint;
@@ -15,18 +16,7 @@ pub(crate) fn render(outcome: &Outcome) -> Markup {
             h2 { "The host" }
             details {
                 summary { (counted(facts.len() as u64, "fact")) " about virtual interrupts" }
-                div.wide {
-                    table.facts {
-                        tbody {
-                            @for (name, _, value) in &facts {
-                                tr {
-                                    th scope="row" { code { (name) } }
-                                    td.text { (value.as_deref().unwrap_or_default()) }
-                                }
-                            }
-                        }
-                    }
-                }
+                (table::facts(facts.iter().map(|(name, _, value)| (html! { code { (name) } }, value.as_deref().unwrap_or_default())), Some("text")))
                 @if !fingerprint.missing.is_empty() {
                     h3 { "Not known" }
                     ul { @for missing in &fingerprint.missing { li { (missing) } } }

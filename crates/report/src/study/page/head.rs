@@ -1,14 +1,13 @@
 //! The question and the answer, at the top of the page.
 
-use exits::agree;
 use maud::{Markup, html};
-use study::analysis::{Figure, Findings, Judgement, Multiplicity};
+use study::analysis::{Figure, Findings, Judgement};
 
 use super::marks::unbroken;
 use crate::format::{count, counted};
 use crate::page::document::tile;
 use crate::page::eyebrow;
-use crate::study::figures::{self, by_chance};
+use crate::study::figures;
 use crate::text::minus;
 
 /// The judgement as a label.
@@ -48,7 +47,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
         section {
             h2 { "What was found, and what was not" }
             ul.found { @for sentence in &findings.verdict.sentences { li { (unbroken(sentence)) } } }
-            @if let Some(chance) = chance(&findings.multiplicity) { p.muted { (chance) } }
+            @if findings.multiplicity.made > 0 { p.muted { (figures::chance(&findings.multiplicity)) } }
             p.muted {
                 "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
                 "; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
@@ -57,23 +56,6 @@ pub(super) fn render(findings: &Findings) -> Markup {
             }
         }
     }
-}
-
-/// The number of expected and found differences; `None` without comparisons.
-pub(crate) fn chance(made: &Multiplicity) -> Option<String> {
-    let text = format!(
-        "{} made. If nothing differed at all, about {} would have a p value below {} by chance; {} {} one, {} passed all \
-         gates, and {} of these {} when the p values are adjusted for all comparisons (Holm).",
-        counted(made.made as u64, "comparison"),
-        by_chance(made),
-        made.level,
-        count(made.below as u64),
-        agree(made.below as u64, "has", "have"),
-        count(made.found as u64),
-        count(made.found_by_holm as u64),
-        agree(made.found_by_holm as u64, "stays", "stay")
-    );
-    (made.made > 0).then_some(text)
 }
 
 fn tiles(findings: &Findings) -> Markup {
@@ -130,28 +112,4 @@ pub(crate) fn machine(findings: &Findings) -> String {
     parts.push(format!("target {}", findings.study.target));
     parts.push(eyebrow::when(findings.method.started));
     parts.join(" · ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_comparison_is_told_as_one() {
-        let made = |made, below, found| {
-            let level = 0.05;
-            Multiplicity { made, level, expected: made as f64 * level, below, found, found_by_holm: found }
-        };
-        assert_eq!(chance(&made(0, 0, 0)), None);
-        assert_eq!(
-            chance(&made(1, 1, 1)).unwrap(),
-            "1 comparison made. If nothing differed at all, about 0.05 would have a p value below 0.05 by chance; 1 has \
-             one, 1 passed all gates, and 1 of these stays when the p values are adjusted for all comparisons (Holm)."
-        );
-        assert_eq!(
-            chance(&made(300, 41, 2)).unwrap(),
-            "300 comparisons made. If nothing differed at all, about 15 would have a p value below 0.05 by chance; 41 have \
-             one, 2 passed all gates, and 2 of these stay when the p values are adjusted for all comparisons (Holm)."
-        );
-    }
 }

@@ -10,6 +10,7 @@ use study::analysis::{Findings, Source};
 use super::marks::guests;
 use crate::format::{NONE, counted};
 use crate::page::eyebrow::when;
+use crate::page::table;
 use crate::study::figures;
 
 /// The metric of the CPU time of sampling itself.
@@ -84,7 +85,7 @@ fn summary(findings: &Findings) -> Markup {
         ("cost of sampling", sampling(findings)),
     ];
     html! {
-        div.wide { table.facts { tbody { @for (name, value) in facts { tr { th scope="row" { (name) } td.text { (value) } } } } } }
+        (table::facts(facts, Some("text")))
     }
 }
 
@@ -141,18 +142,12 @@ fn arms(findings: &Findings) -> Markup {
 
 fn workloads(findings: &Findings) -> Markup {
     html! {
-        div.wide {
-            table.facts {
-                tbody {
-                    @for workload in &findings.study.workloads {
-                        tr {
-                            th scope="row" { (workload.name) }
-                            td.text { (workload.tool) " " code { (workload.settings) } }
-                        }
-                    }
-                }
-            }
-        }
+        (table::facts(
+            findings.study.workloads.iter().map(|workload| {
+                (&workload.name, html! { (workload.tool) " " code { (workload.settings) } })
+            }),
+            Some("text"),
+        ))
     }
 }
 
@@ -226,11 +221,5 @@ fn host(findings: &Findings) -> Markup {
 }
 
 fn table_of(facts: &BTreeMap<String, String>) -> Markup {
-    html! {
-        div.wide {
-            table.facts {
-                tbody { @for (name, value) in facts { tr { th scope="row" { code { (name) } } td.text { (value) } } } }
-            }
-        }
-    }
+    table::facts(facts.iter().map(|(name, value)| (html! { code { (name) } }, value)), Some("text"))
 }
