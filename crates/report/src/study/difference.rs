@@ -1,6 +1,6 @@
 //! Two results of one plan side by side.
 
-use study::analysis::{ComparedFigure, Source, StudyDifference};
+use study::analysis::{ComparedFigure, DifferenceRow, EffectRow, Source, StudyDifference};
 
 use crate::format::{NONE, counted};
 use crate::study::figures::{self, Measure, below_by_chance};
@@ -79,26 +79,19 @@ fn figures(difference: &StudyDifference, width: usize) -> String {
         let largest = levels[0].abs().max(levels[1].abs());
         Measure::of_metric(&figure.metric, figure.unit, largest).shown(levels[side])
     };
+    let cells = |cell: &dyn Fn(&DifferenceRow) -> String| rows.iter().map(|row| cell(row)).collect();
     let columns = vec![
-        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
-        Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
-        Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
-        Column::figures("before", rows.iter().map(|row| level(&row.figure, row.levels, 0)).collect())
-            .may_go(1),
-        Column::figures("after", rows.iter().map(|row| level(&row.figure, row.levels, 1)).collect())
-            .may_go(2),
-        Column::figures(
-            "change",
-            rows.iter().map(|row| figures::change(row.change, row.figure.unit)).collect(),
-        ),
-        Column::figures(
-            "95 % interval",
-            rows.iter().map(|row| figures::interval(row.change, row.figure.unit)).collect(),
-        )
-        .may_go(3),
+        Column::names("figure", cells(&|row| text::printable(&row.figure.name()))),
+        Column::names("arm", cells(&|row| arm(row.arm))),
+        Column::figures("n", cells(&|row| row.figure.guests.to_string())),
+        Column::figures("before", cells(&|row| level(&row.figure, row.levels, 0))).may_go(1),
+        Column::figures("after", cells(&|row| level(&row.figure, row.levels, 1))).may_go(2),
+        Column::figures("change", cells(&|row| figures::change(row.change, row.figure.unit))),
+        Column::figures("95 % interval", cells(&|row| figures::interval(row.change, row.figure.unit)))
+            .may_go(3),
         Column::whole_names(
             "finding",
-            rows.iter().map(|row| figures::finding(row.finding, row.figure.better).to_owned()).collect(),
+            cells(&|row| figures::finding(row.finding, row.figure.better).to_owned()),
         ),
     ];
     drawn(columns, width, false, false)
@@ -115,35 +108,19 @@ fn effects(difference: &StudyDifference, width: usize) -> String {
     }
     let arm =
         |at: usize| difference.arms.get(at).map_or_else(|| NONE.to_owned(), |arm| text::printable(&arm.name));
+    let finding = |row: &EffectRow| match row.finding.is_found() {
+        true => "differs".to_owned(),
+        false => figures::finding(row.finding, row.figure.better).to_owned(),
+    };
+    let cells = |cell: &dyn Fn(&EffectRow) -> String| rows.iter().map(|row| cell(row)).collect();
     let columns = vec![
-        Column::names("figure", rows.iter().map(|row| text::printable(&row.figure.name())).collect()),
-        Column::names("arm", rows.iter().map(|row| arm(row.arm)).collect()),
-        Column::figures("n", rows.iter().map(|row| row.figure.guests.to_string()).collect()),
-        Column::figures(
-            "before",
-            rows.iter().map(|row| figures::change(row.effects[0], row.figure.unit)).collect(),
-        ),
-        Column::figures(
-            "after",
-            rows.iter().map(|row| figures::change(row.effects[1], row.figure.unit)).collect(),
-        ),
-        Column::figures(
-            "difference",
-            rows.iter().map(|row| figures::change(row.change, row.figure.unit)).collect(),
-        ),
-        Column::whole_names(
-            "finding",
-            rows.iter()
-                .map(|row| {
-                    if row.finding.is_found() {
-                        "differs"
-                    } else {
-                        figures::finding(row.finding, row.figure.better)
-                    }
-                    .to_owned()
-                })
-                .collect(),
-        ),
+        Column::names("figure", cells(&|row| text::printable(&row.figure.name()))),
+        Column::names("arm", cells(&|row| arm(row.arm))),
+        Column::figures("n", cells(&|row| row.figure.guests.to_string())),
+        Column::figures("before", cells(&|row| figures::change(row.effects[0], row.figure.unit))),
+        Column::figures("after", cells(&|row| figures::change(row.effects[1], row.figure.unit))),
+        Column::figures("difference", cells(&|row| figures::change(row.change, row.figure.unit))),
+        Column::whole_names("finding", cells(&finding)),
     ];
     drawn(columns, width, false, false)
 }
