@@ -1,7 +1,10 @@
 //! With a seed a run can be made again, to the last byte and the last nanosecond, whatever else the machine does: other
 //! tests boot their hosts meanwhile.
 
+use serde_json::Value;
+
 use crate::command::run;
+use crate::experiment::{shortened, study};
 
 /// Starts programs from the disk, sleeps, draws random numbers, lets both CPUs work together, and prints the time after
 /// each step, and the interrupts of each CPU.
@@ -39,4 +42,23 @@ fn a_vm_is_the_same_again_on_emulated_amd() {
     let measures =
         ["--measure", "ipi-halted", "--measure", "eoi", "--measure", "pio-user", "--samples", "100"];
     the_same_twice("amd-avic", &[&["exitless", "probe", "--json"], &measures[..]].concat());
+}
+
+/// Guests of QEMU, their disks and threads, and all that is sampled of them: two studies of one seed.
+#[test]
+fn a_study_with_a_seed_has_the_same_figures_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = include_str!("../../../../plans/sysbench-avic-lab.toml");
+    let changes = [("repeats = 3", "repeats = 1\nseed = 5"), ("events = 60", "events = 5")];
+    let plan = shortened(plan, &changes, folder.path());
+    let [first, second] = ["first", "second"].map(|name| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        study(plan.to_str().unwrap(), "amd-avic", 2, &folder)
+    });
+    let figures = |findings: &Value| findings["figures"].as_array().unwrap().clone();
+    assert!(figures(&first).len() > 20);
+    for (first, second) in figures(&first).iter().zip(&figures(&second)) {
+        assert_eq!(first, second);
+    }
 }

@@ -60,7 +60,8 @@ pub(super) fn make_ready(
         );
         Ok(laboratory.emulator_name())
     })?;
-    Ok((LabRemote { machine: Machine { lab, guest_image, devices, arguments } }, emulated))
+    let seed = plan.order.seed;
+    Ok((LabRemote { machine: Machine { lab, guest_image, devices, arguments, seed } }, emulated))
 }
 
 /// The devices among the words of a target, and the other words.
@@ -107,6 +108,8 @@ struct Machine {
     guest_image: bool,
     devices: Vec<Device>,
     arguments: Vec<String>,
+    /// That of the plan, with which the study can be made again.
+    seed: Option<u64>,
 }
 
 impl Remote for LabRemote {
@@ -182,6 +185,7 @@ fn power_on(
         devices: machine.devices.clone(),
         kernel_arguments,
         hypervisor_arguments,
+        seed: machine.seed,
         ..Request::new(command)
     };
     laboratory.run(&request, on_happening)?;

@@ -160,6 +160,8 @@ fn elsewhere(
         }
         Target::Lab { name, arguments } => {
             let (mut remote, emulated) = lab_target::make_ready(name, arguments, store.plan(), stop)?;
+            // With a seed, what the host is sent is the same in each run of the study.
+            let id = store.plan().order.seed.map_or(id, |seed| format!("{seed:x}"));
             let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
             line.step(format!("Starting the emulated host {name}"));
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
