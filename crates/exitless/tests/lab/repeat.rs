@@ -15,8 +15,8 @@ const JOB: &str = "
     seq 1 3000 | sort -r | md5sum
     cat /proc/uptime /proc/interrupts";
 
-fn the_same_twice(lab: &str, command: &[&str]) {
-    let arguments = [&["lab", "run", lab, "--seed", "7", "--"], command].concat();
+fn the_same_twice(lab: &str, options: &[&str], command: &[&str]) {
+    let arguments = [&["lab", "run", lab, "--seed", "7"], options, &["--"], command].concat();
     let [first, second] = [run(&arguments), run(&arguments)];
     assert_eq!(first.status, 0, "{}\n{}", first.out, first.err);
     assert!(first.out.len() > 1000, "{}", first.out);
@@ -28,12 +28,12 @@ fn the_same_twice(lab: &str, command: &[&str]) {
 
 #[test]
 fn a_job_is_the_same_again_on_emulated_intel() {
-    the_same_twice("intel-apicv", &["sh", "-c", JOB]);
+    the_same_twice("intel-apicv", &[], &["sh", "-c", JOB]);
 }
 
 #[test]
 fn a_job_is_the_same_again_on_emulated_amd() {
-    the_same_twice("amd-svm", &["sh", "-c", JOB]);
+    the_same_twice("amd-svm", &[], &["sh", "-c", JOB]);
 }
 
 /// All cycles and exits of a VM, in both arms.
@@ -41,20 +41,30 @@ fn a_job_is_the_same_again_on_emulated_amd() {
 fn a_vm_is_the_same_again_on_emulated_amd() {
     let measures =
         ["--measure", "ipi-halted", "--measure", "eoi", "--measure", "pio-user", "--samples", "100"];
-    the_same_twice("amd-avic", &[&["exitless", "probe", "--json"], &measures[..]].concat());
+    the_same_twice("amd-avic", &[], &[&["exitless", "probe", "--json"], &measures[..]].concat());
 }
 
-/// Guests of QEMU, their disks and threads, and all that is sampled of them: two studies of one seed.
+/// A guest of QEMU with a disk: when it started, and all that it sees of time.
+#[test]
+fn a_guest_is_the_same_again_on_emulated_amd() {
+    assert_eq!(run(&["guest", "build"]).status, 0);
+    let script = "for turn in 1 2 3 4 5; do sleep 0.02; date +%N; done; head -c 1000000 /dev/zero >file; sync; \
+                  date +%N; cat /proc/uptime /proc/interrupts";
+    let table = "memory = \"128M\"\nmachine = \"microvm\"\ndisk = { size = \"8M\" }";
+    let command = ["exitless", "guest", "run", "--json", "--set", table, "--", script];
+    the_same_twice("amd-avic", &["--guest-image"], &command);
+}
+
+/// The runs of a study, and all that is sampled of the host meanwhile.
 #[test]
 fn a_study_with_a_seed_has_the_same_figures_again() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = include_str!("../../../../plans/sysbench-avic-lab.toml");
-    let changes = [("repeats = 3", "repeats = 1\nseed = 5"), ("events = 60", "events = 5")];
-    let plan = shortened(plan, &changes, folder.path());
+    let plan = include_str!("../../../../plans/ipi-cost-lab.toml");
+    let plan = shortened(plan, &[("repeats = 4", "repeats = 1\nseed = 5")], folder.path());
     let [first, second] = ["first", "second"].map(|name| {
         let folder = folder.path().join(name);
         std::fs::create_dir(&folder).unwrap();
-        study(plan.to_str().unwrap(), "amd-avic", 2, &folder)
+        study(plan.to_str().unwrap(), "amd-avic", 6, &folder)
     });
     let figures = |findings: &Value| findings["figures"].as_array().unwrap().clone();
     assert!(figures(&first).len() > 20);
