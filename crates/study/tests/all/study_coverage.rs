@@ -1,6 +1,6 @@
 //! Coverage of a study's intervals, and false alarms of its gates, over simulated studies.
 //!
-//! The methods that were not chosen are simulated too. `cargo test -p experiment --test all -- study_coverage
+//! The methods that were not chosen are simulated too. `cargo test -p study --test all -- study_coverage
 //! --nocapture` prints the tables of `stats::contrast`.
 
 use host::Fingerprint;
