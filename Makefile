@@ -21,7 +21,7 @@ QUICK := not binary(lab) and not test(coverage) and not test(a_browser_shows_)
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: setup ## Build the release binary, and beside it the agent that guests of studies begin with
+build: setup ## Build the release binary and the agent for guests of studies
 	cargo build --release --locked --package exitless --package guest --bins
 	@echo "The binary: $(BINARY)"
 
@@ -31,13 +31,13 @@ demo: setup ## Measure interrupt virtualization in an emulated host and write a 
 check: setup-check fmt-check clippy ## Check format, lints, and all tests that need no emulated host and no browser
 	cargo nextest run --locked --cargo-profile checked --workspace -E "$(QUICK)"
 
-test: setup-test ## Run all tests, those in emulated hosts included
+test: setup-test ## Run all tests, including those in emulated hosts
 	scripts/test
 
 soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test)
 	WHAT=$(WHAT) scripts/soak $(N)
 
-bench: setup ## Run the benchmarks; how long the emulated hosts take to boot is one of them
+bench: setup ## Run the benchmarks, including the boot times of the emulated hosts
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
 
 docs: setup ## Build the crates' documentation; a warning is an error

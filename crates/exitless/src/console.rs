@@ -57,11 +57,11 @@ impl BuildProgress {
             Step::Lists => ("Reading Debian's package lists", "{spinner} {msg}"),
             Step::Download => ("Downloading packages", "{msg} [{bar:30}] {bytes}/{total_bytes} {eta}"),
             Step::Unpack => ("Unpacking packages", "{msg} [{bar:30}] {pos}/{len}"),
-            Step::Assemble => ("Making kernel, modules and disk", "{msg} [{bar:30}] {pos}/{len}"),
+            Step::Assemble => ("Building kernel, modules and disk", "{msg} [{bar:30}] {pos}/{len}"),
             Step::Compile => ("Compiling the emulator", "{msg} [{bar:30}] {pos}/{len}"),
             Step::SelfTest => ("Self-test: booting the emulator", "{spinner} {msg} ({elapsed})"),
             Step::Snapshot => {
-                ("Booting for a snapshot, from which runs begin", "{spinner} {msg} ({elapsed})")
+                ("Booting for the snapshot that runs start from", "{spinner} {msg} ({elapsed})")
             }
         };
         if self.bar.is_hidden() {

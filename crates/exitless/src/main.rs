@@ -40,10 +40,10 @@ enum Command {
     /// directory or archive that does not exist; 4 when an archive is damaged and its undamaged part was
     /// used; 125 when nothing could be read.
     Doctor(doctor::Arguments),
-    /// Measure the effect of interrupt virtualization: both arms, on this host or in a laboratory.
+    /// Measure the effect of interrupt virtualization: both arms, on this host or in a lab.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
-    /// 3 when the exits that were counted contradict an arm; 125 when nothing could be measured; 130 when interrupted.
+    /// 3 when the counted exits contradict an arm; 125 when nothing could be measured; 130 when interrupted.
     Prove(prove::Arguments),
     /// Measure interrupts and exits with a micro VM on this machine's /dev/kvm.
     ///
@@ -55,13 +55,13 @@ enum Command {
     /// Exit status: 0; 1 when the VMs selected by --vm ended meanwhile; 2 for a wrong command line or a VM
     /// that does not exist; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
-    /// Record every VM exit of this host's VMs, or only their sums, for `report`, `diff` and `timeline`.
+    /// Record every VM exit of this host's VMs, or only their totals, for `report`, `diff` and `timeline`.
     ///
     /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end, or the VMs
     /// of --vm ended before it; 2 for a wrong command line or a VM that does not exist; 125 when exits cannot be
     /// recorded here.
     Record(record::Arguments),
-    /// Watch the VM exits of this host's VMs on a page: by VM, by reason, by vCPU, down to ports and registers.
+    /// Watch the VM exits of this host's VMs on a live page: by VM, by reason, by vCPU, down to ports and registers.
     ///
     /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that does not exist, or without
     /// a terminal; 125 when exits cannot be counted here.
@@ -74,19 +74,19 @@ enum Command {
     Verify(verify::Arguments),
     /// Show the VM exits of recordings by reason, VM, vCPU, port or register, with their handling times.
     ///
-    /// Exit status: 0 when all was read; 2 for a wrong command line or a file that does not exist; 4 when a
+    /// Exit status: 0 when everything was read; 2 for a wrong command line or a file that does not exist; 4 when a
     /// recording is damaged and its undamaged part was used; 125 when nothing could be read.
     Report(report::Arguments),
     /// Predict which exits of recordings, or of this host, interrupt virtualization would avoid, and which
     /// would remain.
     ///
-    /// Exit status: as of `report`; 2 also when --for names the technology of another vendor than the
+    /// Exit status: as for `report`; 2 also when --for names the technology of another vendor than the
     /// recording's.
     Predict(predict::Arguments),
     /// Name the devices that cause the exits of VMs, their cost, and the changes in QEMU, libvirt or the
     /// guest that avoid them.
     ///
-    /// Exit status: as of `report`; 1 with --idle when a VM has more exits than its budget.
+    /// Exit status: as for `report`; 1 with --idle when a VM has more exits than its budget.
     Advise(advise::Arguments),
     /// Sample the host's work during exits: functions of the kernel and of device models by exit reason, as
     /// tables and as a flame graph.
@@ -97,15 +97,15 @@ enum Command {
     Profile(profile::Arguments),
     /// Draw the VM exits of recordings over time.
     ///
-    /// Exit status: as of `report`.
+    /// Exit status: as for `report`.
     Timeline(timeline::Arguments),
     /// Compare two recordings, or two sets of them: the changes, their sizes, and their certainty.
     ///
-    /// Exit status: as of `report`; 2 also when the recordings are of different kinds of machines.
+    /// Exit status: as for `report`; 2 also when the recordings are of different kinds of machines.
     Diff(diff::Arguments),
     /// List the VMs that run on this host, with their vCPUs, threads and devices, and KVM's counters of them.
     ///
-    /// Exit status: 0 when all was found; 1 when a VM's counters could not be read, or a process that looks
+    /// Exit status: 0 when everything was found; 1 when a VM's counters could not be read, or a process that looks
     /// like a VM cannot be examined; 2 for a wrong command line, or when no VM has the name; 125 when nothing
     /// could be read.
     Vms(vms::Arguments),
@@ -120,7 +120,7 @@ enum Command {
     Enable(enable::Arguments),
     /// Switch interrupt virtualization of this host off: the other arm of a test.
     ///
-    /// Exit status: as of `enable`.
+    /// Exit status: as for `enable`.
     Disable(enable::Arguments),
     /// Undo the changes that exitless made on this host, the newest first, also after a crash.
     ///

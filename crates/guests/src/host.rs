@@ -32,7 +32,7 @@ impl HostGuest {
         let work = folder.join(&name);
         fs::create_dir_all(&work).map_err(|error| GuestError::Start {
             name: name.clone(),
-            why: format!("Could not make the folder {} for its scripts: {error}", work.display()),
+            why: format!("Could not create the folder {} for its scripts: {error}", work.display()),
         })?;
         Ok(Self { name, folder: work })
     }

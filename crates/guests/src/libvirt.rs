@@ -62,7 +62,7 @@ impl LibvirtGuest {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(domain) = plan.domains.get(at) else {
             let why =
-                format!("guests.domains names {} alone", exits::counted(plan.domains.len() as u64, "domain"));
+                format!("guests.domains names only {}", exits::counted(plan.domains.len() as u64, "domain"));
             return Err(GuestError::Start { name: format!("domain {index}"), why });
         };
         let start = |why: String| GuestError::Start { name: domain.clone(), why };

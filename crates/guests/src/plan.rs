@@ -113,7 +113,7 @@ impl GuestPlan {
                 problems.push("guests names no machine; list the domains or addresses".to_owned());
             } else if most as usize > available {
                 problems.push(format!(
-                    "guests.counts asks for {}, and {available} {} named; name more or ask for fewer",
+                    "guests.counts asks for {}, but {available} {} named; name more or ask for fewer",
                     exits::counted(most.into(), "guest"),
                     exits::agree(available as u64, "is", "are")
                 ));

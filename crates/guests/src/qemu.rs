@@ -125,7 +125,7 @@ impl QemuGuest {
         let last_words = LastWords::new(&folder, "QEMU");
         let messages = last_words.messages();
         fs::create_dir_all(&folder)
-            .map_err(|error| start(format!("Could not make the folder {}: {error}", folder.display())))?;
+            .map_err(|error| start(format!("Could not create the folder {}: {error}", folder.display())))?;
         devices::make_disk(plan, index, &folder).map_err(start)?;
         let wiring = network::wiring(plan, index);
         let log = File::create(messages)
@@ -208,14 +208,11 @@ impl QemuGuest {
             };
             let mut set = CpuSet::new();
             if cpu as usize >= CpuSet::MAX_CPU {
-                return Err(format!(
-                    "guests.pin names CPU {cpu}, and there are none beyond {}",
-                    CpuSet::MAX_CPU
-                ));
+                return Err(format!("guests.pin names CPU {cpu}; expected one below {}", CpuSet::MAX_CPU));
             }
             set.set(cpu as usize);
             sched_setaffinity(Pid::from_raw(thread), &set).map_err(|error| {
-                format!("Could not hold vCPU {vcpu} on CPU {cpu}: {error}; see guests.pin")
+                format!("Could not pin vCPU {vcpu} to CPU {cpu}: {error}; see guests.pin")
             })?;
         }
         Ok(())

@@ -50,7 +50,7 @@ impl SshGuest {
         let folder = tempfile::Builder::new()
             .prefix("exitless-ssh-")
             .tempdir()
-            .map_err(|error| start(format!("Could not make a folder for ssh's control socket: {error}")))?;
+            .map_err(|error| start(format!("Could not create a folder for ssh's control socket: {error}")))?;
         let connection =
             Arc::new(Connection { folder, access: access.clone(), destination: destination.to_owned() });
         let begun = Instant::now();

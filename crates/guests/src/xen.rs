@@ -33,7 +33,7 @@ impl XenGuest {
         let named = || format!("domain {index}");
         let missing = |field: &str| GuestError::Start {
             name: named(),
-            why: format!("guests.{field} does not name so many; name one for each domain"),
+            why: format!("guests.{field} names too few; name one for each domain"),
         };
         let given = plan.domains.get(at).ok_or_else(|| missing("domains"))?;
         let address = plan.addresses.get(at).ok_or_else(|| missing("addresses"))?;
@@ -57,8 +57,8 @@ fn create(xl: &Xl, given: &str) -> Result<(String, bool), String> {
         return xl.ask(&["domid", given]).map(|_| (given.to_owned(), false));
     }
     let text = fs::read_to_string(given).map_err(|error| format!("Could not read {given}: {error}"))?;
-    let domain = name_in(&text)
-        .ok_or_else(|| format!("{given} has no line name = \"...\", by which to find the domain"))?;
+    let domain =
+        name_in(&text).ok_or_else(|| format!("{given} has no line name = \"...\" to find the domain by"))?;
     if xl.has(&domain) {
         return Ok((domain, false));
     }

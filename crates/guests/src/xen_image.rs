@@ -77,7 +77,7 @@ impl XenImageGuest {
         last_words: LastWords,
     ) -> Result<Self, String> {
         fs::create_dir_all(folder)
-            .map_err(|error| format!("Could not make the folder {}: {error}", folder.display()))?;
+            .map_err(|error| format!("Could not create the folder {}: {error}", folder.display()))?;
         let xl = Xl::default();
         destroy_orphans(&xl, Path::new("/proc"));
         load_backends();
@@ -127,7 +127,7 @@ fn destroy_orphans(xl: &Xl, processes: &Path) {
     let listed = xl.ask(&["list"]).unwrap_or_default();
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     for name in names.filter(|name| is_orphan(name, processes)) {
-        tracing::warn!("The domain {name} is of a study that was killed, and is destroyed");
+        tracing::warn!("Destroying the domain {name} of a study that was killed");
         // One that cannot be destroyed keeps its memory and its addresses; xl create reports conflicts.
         let _ = xl.ask(&["destroy", name]);
     }

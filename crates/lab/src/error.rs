@@ -9,7 +9,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// There is no laboratory with this name.
-    #[error("no laboratory is called {name:?}; known: {known}")]
+    #[error("no lab is called {name:?}; known: {known}")]
     UnknownLab {
         /// The requested name.
         name: String,
@@ -28,12 +28,12 @@ pub enum Error {
     },
     /// Others could have put programs into the cache.
     #[error(
-        "The cache of laboratories is not used, for others could have put programs there; set XDG_CACHE_HOME to a \
+        "The cache of labs is not used, because others could have put programs there; set XDG_CACHE_HOME to a \
          directory of your own"
     )]
     CachePlace(#[source] files::Error),
     /// A file to be put into the laboratory does not exist.
-    #[error("{path}: no such file to put into the laboratory; nothing was started", path = path.display())]
+    #[error("{path}: no such file to copy into the lab; nothing was started", path = path.display())]
     PutMissing {
         /// The path as given.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// An emulator cannot be compiled here.
     #[error(
-        "{emulator} is compiled on this machine, and what that takes is not all here; install it with: apt-get install \
+        "{emulator} is compiled on this machine, and some tools for that are missing; install them with: apt-get install \
          {packages}"
     )]
     MissingPrograms {
@@ -61,8 +61,8 @@ pub enum Error {
     },
     /// Arguments for Xen were given for a laboratory without Xen.
     #[error(
-        "{lab} has no Xen that could take arguments; those of its kernel are given by --kernel-argument, and \
-         laboratories with Xen are xen and xen-apicv"
+        "{lab} has no Xen that could take arguments; give those of its kernel by --kernel-argument; \
+         labs with Xen are xen and xen-apicv"
     )]
     NotXen {
         /// The laboratory.
@@ -76,7 +76,7 @@ pub enum Error {
     },
     /// QEMU was not compiled here, and Debian's does not remap devices' interrupts as a host needs it.
     #[error(
-        "Devices need the QEMU that is compiled for laboratories, and Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+        "Devices need the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
     )]
     DevicesInDebiansQemu {
         /// The laboratory.
@@ -84,18 +84,18 @@ pub enum Error {
     },
     /// What a host with devices boots has not been built.
     #[error(
-        "The kernel of hosts with devices is not there; `exitless lab run amd-avic --device nvme` makes it"
+        "The kernel of hosts with devices is missing; `exitless lab run amd-avic --device nvme` builds it"
     )]
     NoDeviceImage,
     /// The guest image cannot be offered to the laboratory.
-    #[error("Could not give the laboratory the guest image: {problem}")]
+    #[error("Could not give the lab the guest image: {problem}")]
     GuestImage {
         /// The reason, and a remedy.
         problem: &'static str,
     },
     /// Too little free space on the disk.
     #[error(
-        "{path} has {free_mib} MiB free, and building a laboratory needs {needed_mib} MiB; free some or set \
+        "{path} has {free_mib} MiB free, and building a lab needs {needed_mib} MiB; free some or set \
          XDG_CACHE_HOME to a larger disk",
         path = path.display()
     )]
@@ -118,7 +118,7 @@ pub enum Error {
         output: String,
     },
     /// A file made from Debian's packages is not as expected.
-    #[error("{path}: {problem}; remove the laboratory with `exitless lab clean` and build it again", path = path.display())]
+    #[error("{path}: {problem}; remove the labs with `exitless lab clean` and build it again", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -222,7 +222,7 @@ pub enum Error {
     Interrupted,
     /// This program cannot run inside because it is dynamically linked.
     #[error(
-        "{path} is dynamically linked and cannot run in the laboratory; build it with `cargo build --release`, whose \
+        "{path} is dynamically linked and cannot run in the lab; build it with `cargo build --release`, whose \
          configuration links statically",
         path = path.display()
     )]

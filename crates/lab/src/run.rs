@@ -239,9 +239,7 @@ impl Laboratory<'_> {
     fn guest(&self, request: &Request) -> Result<Option<GuestImage>, Error> {
         match (request.guest_image, request.bare) {
             (false, _) => Ok(None),
-            (true, true) => {
-                Err(Error::GuestImage { problem: "a laboratory without a disk has no place for it" })
-            }
+            (true, true) => Err(Error::GuestImage { problem: "a lab without a disk has no place for it" }),
             (true, false) => match GuestImage::find(self.cache)? {
                 Some(image) => Ok(Some(image)),
                 None => {

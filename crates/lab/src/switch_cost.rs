@@ -29,7 +29,7 @@ pub fn get() -> io::Result<Option<u32>> {
 pub fn set(cycles: u32) -> io::Result<()> {
     let refused = || {
         let problem = format!(
-            "this machine takes no cost of {cycles} cycles for a switch; it is not a laboratory with a clock"
+            "this machine does not accept a cost of {cycles} cycles for a switch; it is not a lab with a clock"
         );
         io::Error::new(io::ErrorKind::Unsupported, problem)
     };

@@ -47,7 +47,7 @@ const ENOUGH_PERCENT: f64 = 99.0;
 pub enum NotAnalysed {
     /// No run is valid.
     #[error(
-        "The study {name:?} has no run that counts ({failed} failed); `exitless experiment run` makes them"
+        "The study {name:?} has no valid run ({failed} failed); make them with `exitless experiment run`"
     )]
     NoRuns {
         /// The study.
@@ -57,7 +57,7 @@ pub enum NotAnalysed {
     },
     /// The runs of one arm are from different hosts or guests.
     #[error(
-        "Runs of one arm are not repeats of each other: they differ in {}; --allow-unlike compares them nevertheless",
+        "Runs of one arm are not repeats of each other: they differ in {}; --allow-unlike compares them anyway",
         fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     Unlike {

@@ -190,7 +190,10 @@ impl Engine<'_> {
         if before.now >= self.plan.order.attempts {
             self.give_up(
                 slot,
-                format!("it was tried {} before the link was lost", counted(u64::from(before.now), "time")),
+                format!(
+                    "it was tried {} before the connection was lost",
+                    counted(u64::from(before.now), "time")
+                ),
             );
             return Ok(());
         }

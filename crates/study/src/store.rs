@@ -54,7 +54,7 @@ impl Store {
     /// If the folder holds something else, or a study of another plan or target, if another process writes
     /// it, or if it cannot be written.
     pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
+        fs::create_dir_all(folder).map_err(StoreError::file("Could not create", folder))?;
         let lock = lock(folder)?;
         let found = is_there(&folder.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
         if found.is_none() {
@@ -65,7 +65,7 @@ impl Store {
             fs::remove_dir_all(&unfinished).map_err(StoreError::file("Could not remove", &unfinished))?;
         }
         for place in [folder.join(RUNS), folder.join(FAILED), unfinished] {
-            fs::create_dir_all(&place).map_err(StoreError::file("Could not make", &place))?;
+            fs::create_dir_all(&place).map_err(StoreError::file("Could not create", &place))?;
         }
         let mut store = Self {
             folder: folder.to_owned(),
@@ -215,7 +215,7 @@ impl Store {
     pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
         self.unfinished += 1;
         let path = self.folder.join(UNFINISHED).join(self.unfinished.to_string());
-        fs::create_dir_all(&path).map_err(StoreError::file("Could not make", &path))?;
+        fs::create_dir_all(&path).map_err(StoreError::file("Could not create", &path))?;
         Ok(path)
     }
 
@@ -239,7 +239,7 @@ impl Store {
             Some(_) => self.free_name(&format!("{name}-{}", run.attempt)),
         };
         if is_there(&place) {
-            tracing::warn!("{} is there already; the second one is dropped", place.display());
+            tracing::warn!("{} already exists; the second one is dropped", place.display());
             return fs::remove_dir_all(unfinished).map_err(StoreError::file("Could not remove", unfinished));
         }
         fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;

@@ -102,9 +102,7 @@ impl Boot {
                 Ok(new) if new.is_empty() => Taken::Nothing,
                 Ok(new) => match refresh {
                     Some(refresh) => Taken::Changes(refreshed(new, refresh)),
-                    None => {
-                        Taken::ByHand("neither update-grub nor grub-mkconfig is there".to_owned(), told())
-                    }
+                    None => Taken::ByHand("neither update-grub nor grub-mkconfig exists".to_owned(), told()),
                 },
             },
             Self::CommandLine { path, text, refresh } => {

@@ -144,7 +144,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
         refusals: refusal::of_container(root).into_iter().collect(),
         steps,
         notes: vec![format!(
-            "This {word}s the IOMMU's part alone; `exitless {other} --device-interrupts` is its opposite."
+            "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite."
         )],
         module: String::new(),
         wanted: on,

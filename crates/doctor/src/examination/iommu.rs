@@ -229,6 +229,6 @@ fn unsafe_interrupts(subject: &Subject<'_>) -> Option<Verdict> {
         Some(true) => Verdict::warn("devices are assigned without interrupt remapping")
             .seen(path, value)
             .command(format!("echo N > {}", parameter_path(module, name))),
-        _ => Verdict::pass("devices are assigned with interrupt remapping alone").seen(path, value),
+        _ => Verdict::pass("devices are assigned only with interrupt remapping").seen(path, value),
     })
 }

@@ -231,7 +231,7 @@ fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
     let path = parameter_path(module, name);
     Some(match subject.is_on(module, name) {
         Some(false) => {
-            let found = format!("{module} does without it ({name}={value})");
+            let found = format!("{module} does not use it ({name}={value})");
             let verdict = if isa == Isa::Svm { Verdict::fail(found) } else { Verdict::warn(found) };
             verdict
                 .seen(path, value)
@@ -260,7 +260,7 @@ fn ipi_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
             Some(Verdict::skip("KVM leaves it off for erratum 1235").seen(path, value.unwrap_or_default()))
         }
         (_, Some(false)) => Some(
-            Verdict::warn("it is off, so that each IPI exits")
+            Verdict::warn("it is off, so each IPI exits")
                 .seen(path, value.unwrap_or_default())
                 .advice(format!("load {module} with enable_ipiv=1")),
         ),

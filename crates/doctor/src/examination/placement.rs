@@ -76,7 +76,7 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
     } else if running.unreadable == 0 {
         let held = counted(running.held.len() as u64, "process");
         Verdict::warn(format!("{found}; {held} could not be looked into: whoever does is held"))
-            .advice("end the process, or the server of the FUSE that it waits for")
+            .advice("end the process, or the FUSE server that it waits for")
     } else {
         let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
             .seen("/proc", format!("{closed} closed to this user"))

@@ -97,17 +97,14 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         ),
         None => verdict,
     };
-    Some(side.missing.iter().fold(verdict, |verdict, why| verdict.seen("not to be had", why.clone())))
+    Some(side.missing.iter().fold(verdict, |verdict, why| verdict.seen("missing", why.clone())))
 }
 
 fn unknown(side: &VmSide) -> String {
     if side.activation.doubts.contains(&Doubt::CpuDenies) {
-        return "KVM uses it, and the CPU denies it: only exits can tell".to_owned();
+        return "KVM uses it, but the CPU does not report it: only exits can tell".to_owned();
     }
-    side.missing
-        .first()
-        .cloned()
-        .unwrap_or_else(|| "what would tell is missing; run `exitless verify`".to_owned())
+    side.missing.first().cloned().unwrap_or_else(|| "evidence is missing; run `exitless verify`".to_owned())
 }
 
 fn mode(mode: Option<Mode>) -> &'static str {
@@ -115,7 +112,7 @@ fn mode(mode: Option<Mode>) -> &'static str {
         Some(Mode::Apicv) => "APICv",
         Some(Mode::Avic) => "AVIC",
         Some(Mode::X2avic) => "x2AVIC",
-        Some(Mode::HybridAvic) => "AVIC (for delivery alone: the guest uses x2APIC)",
+        Some(Mode::HybridAvic) => "AVIC (only for delivery: the guest uses x2APIC)",
         Some(Mode::None) | None => "interrupt virtualization",
     }
 }
@@ -153,7 +150,7 @@ fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
             }
         }
         IpiVirtualization::NotAvailable(why) => Verdict::skip(no_ipis(why)),
-        IpiVirtualization::Unknown => Verdict::skip("what would tell is missing"),
+        IpiVirtualization::Unknown => Verdict::skip("evidence is missing"),
     })
 }
 
@@ -185,7 +182,7 @@ fn devices(subject: &Subject<'_>) -> Option<Verdict> {
     } else if of(DeviceDelivery::Posted) == side.devices.len() {
         Verdict::pass("all are posted")
     } else {
-        Verdict::skip("none came while it was looked at: run `exitless verify` while the devices work")
+        Verdict::skip("none came during the check: run `exitless verify` while the devices work")
     };
     Some(side.devices.iter().fold(verdict, |verdict, device| {
         let how = match device.delivery {

@@ -160,7 +160,7 @@ fn hvm(subject: &Subject<'_>) -> Option<Verdict> {
     Some(if caps.split_whitespace().any(|cap| cap == "hvm") {
         Verdict::pass("Xen runs HVM guests").seen("xl info, virt_caps", caps)
     } else {
-        Verdict::fail("Xen runs PV guests alone")
+        Verdict::fail("Xen runs only PV guests")
             .seen("xl info, virt_caps", caps)
             .advice("switch virtualization (VT-x, SVM) on in the firmware's setup")
     })

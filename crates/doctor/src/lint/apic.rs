@@ -62,7 +62,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
         }
         let found = match subject.host.isa {
             Some(_) => format!("off, though {} takes it", subject.host.name()),
-            None => "off, though APICv and x2AVIC take it; with AVIC alone it is right".to_owned(),
+            None => "off, though APICv and x2AVIC support it; with only AVIC it is right".to_owned(),
         };
         return with(Verdict::warn(found)).fix(change(FeatureState::On));
     }

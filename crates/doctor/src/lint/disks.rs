@@ -129,7 +129,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     let bad: Vec<_> =
         disks(subject).filter(|(_, device)| is_virtio_disk(device) && number(device) < 2).collect();
     if bad.is_empty() {
-        return Verdict::pass("no virtio disk has one queue alone");
+        return Verdict::pass("no virtio disk has only one queue");
     }
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: vcpus }).collect();

@@ -107,7 +107,7 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     if subject.host.enabled == Some(false) {
         return Verdict::pass(format!("right without {}", subject.host.name())).said(form, vapic);
     }
-    Verdict::warn("hv-vapic without hv-avic: the guest leaves its APIC alone")
+    Verdict::warn("hv-vapic without hv-avic: the guest does not use its APIC")
         .said(form, vapic)
         .fix(on(&["avic"]))
         .fix(vec![Change::HyperV("vapic".to_owned(), false)])

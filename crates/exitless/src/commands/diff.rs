@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// rate, mean); exits; or name.
     #[arg(long, value_name = "WHAT", default_value_t)]
     sort: ComparisonOrder,
-    /// Show only this many rows: those that changed most in either direction. One more row has the sums of
+    /// Show only this many rows: those that changed most in either direction. One more row has the totals of
     /// all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
@@ -170,7 +170,7 @@ fn unlike(before: &[Recordings], after: &[Recordings], arguments: &Arguments) ->
     if !forbidding.is_empty() && !arguments.allow_unlike {
         return Err(Usage(format!(
             "The recordings are of unlike machines ({}), so their figures say little of each other; \
-             --allow-unlike compares them nevertheless",
+             --allow-unlike compares them anyway",
             forbidding.join("; ")
         ))
         .into());

@@ -105,7 +105,7 @@ fn last_words(
     }
     if let Some(applied) = applied {
         return match applied.is_whole() {
-            true => "`exitless verify` shows it of each VM; `exitless restore` undoes this.".to_owned(),
+            true => "`exitless verify` shows it for each VM; `exitless restore` undoes this.".to_owned(),
             false => "`exitless restore` undoes what was done.".to_owned(),
         };
     }
@@ -113,7 +113,7 @@ fn last_words(
     if !plan.refusals.is_empty() {
         "Nothing was changed.".to_owned()
     } else if pending > 0 && !arguments.apply {
-        "Nothing was changed; --apply makes it so.".to_owned()
+        "Nothing was changed; --apply makes the changes.".to_owned()
     } else if plan.awaits_options() {
         "Nothing was changed; add --persist or --reload, and --apply.".to_owned()
     } else {

@@ -22,14 +22,14 @@ pub(crate) enum Command {
     /// Check a plan without running it: unknown names, invalid values, missing requirements of the host, its
     /// size.
     ///
-    /// Exit status: 0; 1 when the plan is valid and this host lacks a program or a right; 2 for a wrong
+    /// Exit status: 0; 1 when the plan is valid and this host lacks a program or a permission; 2 for a wrong
     /// command line or an invalid plan.
     Check(check::Arguments),
     /// List the plans that come with exitless.
     ///
     /// Exit status: 0.
     List(check::ListArguments),
-    /// Run a study, or continue one: on this host, on another by ssh, or in a laboratory.
+    /// Run a study, or continue one: on this host, on another by ssh, or in a lab.
     ///
     /// Every run is stored when it is complete. After an interruption, a kill or a lost connection the same
     /// command continues.

@@ -76,8 +76,8 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
     let cache = Cache::of_user()?;
     if GuestImage::find(&cache)?.is_none() {
         eprintln!(
-            "Building the guest image: {} MiB to download, or 4 MiB where the laboratories' packages are; {} MiB on the \
-             disk, about {} s and the download. It is kept in {}.",
+            "Building the guest image: {} MiB to download, or 4 MiB if the labs' packages are there; {} MiB on disk, \
+             about {} s plus the download. It is kept in {}.",
             GUEST_BUILD_EFFORT.download_mib,
             GUEST_BUILD_EFFORT.disk_mib,
             GUEST_BUILD_EFFORT.time.as_secs(),
@@ -93,5 +93,5 @@ pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::
 pub(crate) fn files(image: &GuestImage, folder: &Path) -> anyhow::Result<GuestFiles> {
     let kernels = [image.kernel(), image.compressed_kernel()];
     GuestFiles::prepare(kernels, &image.initial_ram_disk(), image.root(), &lab::guest_program()?, folder)
-        .context("Could not prepare what guests are started from")
+        .context("Could not prepare the files that guests start from")
 }

@@ -19,44 +19,41 @@ use serde::Serialize;
 use crate::console::{BuildProgress, Waiting};
 use crate::interrupt;
 
-/// Operations on laboratories.
+/// Operations on labs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the laboratories.
+    /// List the labs.
     List {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Make a laboratory ready: fetch packages, build its image and that of guests, test the emulator, save a
-    /// snapshot.
+    /// Prepare a lab: download packages, build its image and the guest image, test the emulator, save a snapshot.
     Build {
-        /// The laboratory's name.
+        /// The lab's name.
         name: String,
     },
-    /// Boot a laboratory, run a command in it, and return its exit status.
+    /// Boot a lab, run a command in it, and return its exit status.
     ///
-    /// Exit status: the command's own (128 and the signal's number if a signal ended it); 125 when the laboratory
-    /// failed; 130 when interrupted.
+    /// Exit status: the command's own (128 and the signal's number if a signal ended it); 125 when the lab failed;
+    /// 130 when interrupted.
     Run(RunArguments),
-    /// Boot a laboratory and open a shell in it.
+    /// Boot a lab and open a shell in it.
     Shell {
-        /// The laboratory's name.
+        /// The lab's name.
         name: String,
         #[command(flatten)]
         machine: MachineArguments,
     },
-    /// Inside a laboratory: print or set the cost of a VM exit and the entry after it, in cycles of its
-    /// clock.
+    /// Inside a lab: print or set the cost of a VM exit and the entry after it, in cycles of its clock.
     ///
     /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless
-    /// lab switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is not a laboratory with a
-    /// clock.
+    /// lab switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is not a lab with a clock.
     SwitchCycles {
         /// The new cost, in addition to the instructions that handle the exit.
         cycles: Option<u32>,
     },
-    /// Remove every laboratory from the cache: images, emulators, snapshots and packages.
+    /// Remove every lab from the cache: images, emulators, snapshots and packages.
     Clean,
 }
 
@@ -82,11 +79,11 @@ pub(crate) struct MachineArguments {
     /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
-    /// A further argument of the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
+    /// Another argument for the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
     /// modules.
     #[arg(long, value_name = "ARGUMENT")]
     kernel_argument: Vec<String>,
-    /// A further argument of Xen, in laboratories with Xen: apicv=0.
+    /// Another argument for Xen, in labs with Xen: apicv=0.
     #[arg(long, value_name = "ARGUMENT")]
     hypervisor_argument: Vec<String>,
     /// The cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
@@ -97,7 +94,7 @@ pub(crate) struct MachineArguments {
     /// is then reproducible, to the last byte.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Boot instead of restoring the laboratory's snapshot.
+    /// Boot instead of restoring the lab's snapshot.
     #[arg(long)]
     boot: bool,
 }
@@ -105,7 +102,7 @@ pub(crate) struct MachineArguments {
 /// Arguments of `lab run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The laboratory's name.
+    /// The lab's name.
     name: String,
     #[command(flatten)]
     machine: MachineArguments,
@@ -219,7 +216,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
     for (package, here, proven) in image.drift().into_iter().chain(of_xen).chain(laboratory.emulator_drift())
     {
-        eprintln!("Note: {package} is {here}; the laboratories were proven with {proven}");
+        eprintln!("Note: {package} is {here}; the labs were tested with {proven}");
     }
     println!(
         "{name} is ready: Linux {}, {}, {} packages, {} MiB",
@@ -280,7 +277,7 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     Ok(exit_code(&finished))
 }
 
-/// Says that a laboratory starts, for as long as that takes.
+/// Says that a lab starts, for as long as that takes.
 fn starting(lab: &Lab) -> Waiting {
     Waiting::new(format!("Starting the emulated host {}", lab.name))
 }
@@ -299,7 +296,7 @@ fn switch_cycles(cycles: Option<u32>) -> anyhow::Result<ExitCode> {
         lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
     }
     let cost = lab::switch_cost::get().context("Could not read the cost of a switch")?;
-    println!("{}", cost.context("This machine is not a laboratory with a clock")?);
+    println!("{}", cost.context("This machine is not a lab with a clock")?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -361,14 +358,14 @@ pub(super) fn prepare_devices(lab: &Lab, devices: &[Device], stop: &AtomicBool) 
     // It is booted each time, which takes a hundred times as long as this.
     built.verify(&mut |step| progress.show(step))?;
     for (package, here, proven) in built.drift() {
-        eprintln!("Note: {package} is {here}; devices were proven with {proven}");
+        eprintln!("Note: {package} is {here}; devices were tested with {proven}");
     }
     Ok(())
 }
 
 fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
     eprintln!(
-        "Building {what}: {} MiB to download, {} MiB on the disk, about {} s and the download. It is kept in {}.",
+        "Building {what}: {} MiB to download, {} MiB on disk, about {} s plus the download. It is kept in {}.",
         effort.download_mib,
         effort.disk_mib,
         effort.time.as_secs(),
@@ -379,7 +376,7 @@ fn say_effort(what: &str, effort: &Effort, cache: &Cache) {
 /// The laboratories' image; missing parts of it and of the laboratory's emulator are built in parallel.
 fn image(cache: &Cache, lab: &Lab, progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<Image> {
     if Image::find(cache)?.is_none() {
-        say_effort("the laboratories' image", &BUILD_EFFORT, cache);
+        say_effort("the labs' image", &BUILD_EFFORT, cache);
     }
     if BuiltEmulator::find(cache, lab.emulator)?.is_none() {
         say_effort(lab.emulator.name(), &lab.emulator.effort(), cache);
@@ -411,7 +408,7 @@ pub(super) fn parse_device(given: &str) -> Result<Device, String> {
     Device::ALL
         .into_iter()
         .find(|device| device.name() == given)
-        .ok_or_else(|| format!("there is no such device; there are: {}", known()))
+        .ok_or_else(|| format!("no such device; known: {}", known()))
 }
 
 fn parse_put(given: &str) -> anyhow::Result<Put> {
@@ -419,7 +416,7 @@ fn parse_put(given: &str) -> anyhow::Result<Put> {
     let from = PathBuf::from(from);
     let to = match to {
         "" => {
-            let name = from.file_name().with_context(|| format!("{given:?} names no file to put"))?;
+            let name = from.file_name().with_context(|| format!("{given:?} names no file to copy"))?;
             name.to_string_lossy().into_owned()
         }
         to => to.to_owned(),

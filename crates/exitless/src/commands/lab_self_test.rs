@@ -12,7 +12,7 @@ use probe::{Arms, Config, MicroVm, Verdict};
 /// Arguments of the self-test.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The laboratory's name.
+    /// The lab's name.
     name: String,
     /// Measure only the clock, and print the result.
     #[arg(long)]

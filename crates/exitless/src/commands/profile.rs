@@ -160,9 +160,7 @@ impl Outputs {
             || same(output, folded)
             || same(flame_graph, folded)
         {
-            return Err(
-                Usage("Each FILE is written or read by one option alone; name another".to_owned()).into()
-            );
+            return Err(Usage("Only one option can use each FILE; name another".to_owned()).into());
         }
         let create = |path: &Option<PathBuf>| {
             let create =

@@ -22,7 +22,7 @@ use crate::{interrupt, status};
 /// Arguments of `prove`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Measure in this laboratory instead of on this host.
+    /// Measure in this lab instead of on this host.
     #[arg(long, value_name = "NAME", conflicts_with = "recording")]
     lab: Option<String>,
     /// Analyse this recording instead of measuring.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Folder for report.html, result.json, recording.json and samples.parquet.
     #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
     output: PathBuf,
-    /// In a laboratory: cycles for a VM exit and the entry after it, in addition to the instructions that
+    /// In a lab: cycles for a VM exit and the entry after it, in addition to the instructions that
     /// handle it; 0 for none. The default was measured on an AMD EPYC.
     #[arg(long, value_name = "CYCLES", default_value_t = EPYC_SWITCH_CYCLES)]
     switch_cycles: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Print the time of each part on standard error.
     #[arg(long)]
     timings: bool,
-    /// Only record, into this file, by the plan in --plan: used inside a laboratory.
+    /// Only record, into this file, by the plan in --plan: used inside a lab.
     #[arg(long, hide = true, value_name = "FILE", requires = "given_plan")]
     record: Option<PathBuf>,
     #[arg(long = "plan", hide = true, value_name = "JSON")]
@@ -124,12 +124,12 @@ fn laboratory_for_want_of_kvm() -> anyhow::Result<Option<&'static Lab>> {
         (Ok(()), Some(_)) => return Ok(None),
         (Err(obstacle), _) => obstacle.to_string(),
         (Ok(()), None) => format!(
-            "{} is served by neither kvm_intel nor kvm_amd, so it shows nothing of the hardware",
+            "{} is served by neither kvm_intel nor kvm_amd, so it says nothing about the hardware",
             kvm.device.display()
         ),
     };
     let lab = Lab::find("intel-apicv")?;
-    eprintln!("This host has no KVM to measure ({why}). Measuring in the laboratory {}.", lab.name);
+    eprintln!("This host has no KVM to measure ({why}). Measuring in the lab {}.", lab.name);
     Ok(Some(lab))
 }
 
@@ -164,7 +164,7 @@ fn collect_inside(
     plan: &Plan,
     arguments: &Arguments,
 ) -> anyhow::Result<Recording> {
-    let folder = tempfile::tempdir().context("Could not make a folder for the recording")?;
+    let folder = tempfile::tempdir().context("Could not create a folder for the recording")?;
     let plan = serde_json::to_string(plan)?;
     let request = Request {
         bare: true,
@@ -199,7 +199,7 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
 }
 
 fn write_results(folder: &Path, recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("Could not make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
     let create = |name: &str| {
         let path = folder.join(name);
         File::create(&path).map(BufWriter::new).with_context(|| format!("Could not write {}", path.display()))

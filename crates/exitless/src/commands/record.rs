@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
     /// Stop after this time: 10s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
-    /// Record only sums and histograms, kept in the kernel: for hours, in a file that does not grow with the
+    /// Record only totals and histograms, kept in the kernel: for hours, in a file that does not grow with the
     /// exits.
     #[arg(long)]
     profile: bool,
-    /// Leave out ports, addresses and registers, which need further events.
+    /// Leave out ports, addresses and registers, which need more events.
     #[arg(long)]
     no_accesses: bool,
     /// Print the result as JSON.

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if to_standard_output && std::io::stdout().is_terminal() {
         return Err(status::Usage(
-            "An archive is nothing for a terminal; give a file, or lead standard output elsewhere".to_owned(),
+            "An archive cannot go to a terminal; give a file, or redirect standard output".to_owned(),
         )
         .into());
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(first) = snapshot.manifest().denied().next() {
         let more = if denied > 1 { format!(" and {} more", denied - 1) } else { String::new() };
         tracing::warn!(
-            "{first}{more} may not be read by this user and is not in it; root of the host sees all"
+            "{first}{more} may not be read by this user and is not in it; root can read everything"
         );
     }
     Ok(ExitCode::from(match (damaged, denied) {

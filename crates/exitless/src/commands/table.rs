@@ -12,7 +12,7 @@ pub(crate) struct TableArguments {
     /// Sort rows by: samples, exits, time, min, max, mean, p99 or name.
     #[arg(long, value_name = "WHAT", default_value_t)]
     sort: Order,
-    /// Show only this many rows; one more has the sums of all others.
+    /// Show only this many rows; one more has the totals of all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Draw the share of the vCPUs' time that handling took instead of the rate of exits.
     #[arg(long)]
     share: bool,
-    /// Show only this many lines; one more has the sums of all others.
+    /// Show only this many lines; one more has the totals of all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
     /// Draw with ASCII characters only, as by default if the locale is not UTF-8.

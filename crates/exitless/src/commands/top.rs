@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn check(arguments: &Arguments) -> Result<(), Usage> {
     if !std::io::stdout().is_terminal() {
-        let what = "Standard output is no terminal, which `exitless top` draws on; use `exitless stat`, which prints";
+        let what = "Standard output is not a terminal, which `exitless top` needs; use `exitless stat`, which prints";
         return Err(Usage(what.to_owned()));
     }
     if arguments.interval < SHORTEST_NS {

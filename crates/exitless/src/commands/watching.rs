@@ -132,7 +132,7 @@ impl Watched {
 /// Says that the VMs that were asked for have ended, and gives the status of a command that watched them.
 pub(super) fn tell_of_the_end(names: &[String]) -> u8 {
     let (vm, has) = if names.len() == 1 { ("VM", "has") } else { ("VMs", "have") };
-    tracing::warn!("The {vm} asked for by --vm {has} ended: {}", names.join(", "));
+    tracing::warn!("The {vm} given by --vm {has} ended: {}", names.join(", "));
     status::SOME_FAILED
 }
 

@@ -97,7 +97,7 @@ impl<S: Send + 'static> Following<S> {
     /// Stops xentrace, and returns the result.
     pub(crate) fn finish(self) -> anyhow::Result<(Reading, S)> {
         let Some(read) = self.0.finish()? else { bail!("The reader of xentrace's records failed") };
-        read.context("Could not read what xentrace writes")
+        read.context("Could not read the output of xentrace")
     }
 }
 
@@ -125,9 +125,7 @@ pub(crate) fn only(mut profile: Profile, wanted: &[String]) -> Profile {
 /// Refuses an option that only the eBPF programs of KVM hosts support.
 pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
     if asked {
-        return Err(Usage(format!(
-            "{option} is for KVM hosts; on this host of Xen exits come from xentrace"
-        )));
+        return Err(Usage(format!("{option} is for KVM hosts; on this Xen host exits come from xentrace")));
     }
     Ok(())
 }

@@ -128,7 +128,7 @@ fn an_interrupted_study_says_so_and_another_plan_does_not_go_on_with_it() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output));
-    assert!(text(&output).contains("the same command goes on"), "{}", text(&output));
+    assert!(text(&output).contains("the same command resumes it"), "{}", text(&output));
 
     let other = plan(folder.path(), "echo said 8");
     let output = run(&["run", other.to_str().unwrap(), "--output", "result"], folder.path());

@@ -281,7 +281,7 @@ fn a_made_load_is_replayed_kept_and_replayed_again() {
     assert_eq!(cut["damage"].as_array().unwrap().len(), 1);
     std::fs::write(&trace, "nonsense").unwrap();
     let (status, _, err) = run(&["iocm", "simulate", &trace]);
-    assert!(status == Some(2) && err.contains("is no trace"), "{err}");
+    assert!(status == Some(2) && err.contains("is not a trace"), "{err}");
     let (status, _, err) = run(&["iocm", "simulate", "/nowhere/at/all"]);
     assert!(status == Some(2) && err.contains("Cannot read the trace"), "{err}");
 }

@@ -148,7 +148,7 @@ fn whoever_watches_a_vm_is_told_of_its_end() {
          until exitless vms 2>/dev/null | grep -q $vm; do kill -0 $vm || exit 9; sleep 0.2; done; kill -STOP $vm; }; \
          watch() { word=$1; sign=$2; shift 2; vm; \
          (until $sign; do sleep 0.2; done; kill -CONT $vm; sleep 0.5; kill -9 $vm) & \
-         \"$@\" --vm $vm >out 2>log; echo $word $? $(grep -c 'asked for by --vm has ended' log); wait; }; \
+         \"$@\" --vm $vm >out 2>log; echo $word $? $(grep -c 'given by --vm has ended' log); wait; }; \
          watch last 'sleep 7' exitless stat --interval 6s --count 1; \
          watch exits 'test -s exits' exitless record --duration 100s -o exits; \
          watch sums 'test -s sums' exitless record --profile --duration 100s -o sums; \

@@ -106,7 +106,7 @@ impl NetPlan {
         let virtio = self.model == NetModel::VirtioNet;
         require(
             virtio || self.model == NetModel::Vmxnet3 || plan.kernel.is_some(),
-            "guests.net.model: the guest image's kernel has drivers for virtio-net and vmxnet3 alone; give another by kernel",
+            "guests.net.model: the guest image's kernel has drivers only for virtio-net and vmxnet3; set kernel to another one",
         );
         require(
             virtio || !(self.backend == NetBackend::Vhost || self.backend.is_vhost_user()),
@@ -118,7 +118,7 @@ impl NetPlan {
         );
         require(
             self.queues == 1 || (virtio && self.backend != NetBackend::User),
-            "guests.net.queues above 1 need virtio-net and another backend than \"user\"",
+            "guests.net.queues above 1 need virtio-net and a backend other than \"user\"",
         );
         require(
             self.backend != NetBackend::VhostUser || self.socket.is_some(),
@@ -126,14 +126,14 @@ impl NetPlan {
         );
         require(
             self.workers.is_none() || self.backend == NetBackend::Iocm,
-            "guests.net.workers are those of backend = \"iocm\"",
+            "guests.net.workers needs backend = \"iocm\"",
         );
         let workers = self.workers.unwrap_or_default();
         require(
             workers.count.is_none_or(|count| {
                 workers.arrangement == IoArrangement::Shared && (1..=256).contains(&count)
             }),
-            "guests.net.workers.count must be 1 to 256, and goes with arrangement = \"shared\" only",
+            "guests.net.workers.count must be 1 to 256, and needs arrangement = \"shared\"",
         );
     }
 }

@@ -197,7 +197,7 @@ impl QemuPlan {
         require((1..=288).contains(&self.vcpus), "guests.vcpus must be 1 to 288");
         require(
             self.memory >= Size::mib(128),
-            "guests.memory is less than 128M, with which the guest image does not start",
+            "guests.memory is less than 128M, too little for the guest image",
         );
         require(
             !self.is_microvm() || self.accel == Accelerator::Kvm,
@@ -218,7 +218,7 @@ impl QemuPlan {
             );
             require(
                 !disk.iothread || matches!(disk.bus, DiskBus::VirtioBlk | DiskBus::VirtioScsi),
-                "guests.disk.iothread works with bus = \"virtio-blk\" and \"virtio-scsi\" only",
+                "guests.disk.iothread works only with bus = \"virtio-blk\" and \"virtio-scsi\"",
             );
             require(
                 !self.is_microvm() || disk.bus != DiskBus::Ide,

@@ -103,13 +103,13 @@ impl XenImagePlan {
             problems.push("guests.vcpus must be 1 to 128".to_owned());
         }
         if self.memory < Size::mib(128) {
-            let what = "guests.memory is less than 128M, with which the guest image does not start";
+            let what = "guests.memory is less than 128M, too little for the guest image";
             problems.push(what.to_owned());
         }
         for (name, value) in &self.settings {
             if OWN.contains(&name.as_str()) {
                 problems.push(format!(
-                    "guests.settings.{name} is given by the study; see the other fields of guests"
+                    "guests.settings.{name} is set by the study; see the other fields of guests"
                 ));
             }
             let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

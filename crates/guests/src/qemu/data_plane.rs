@@ -65,7 +65,7 @@ impl DataPlane {
             .and_then(|()| fs::create_dir_all(folder))
             .and_then(|()| fs::write(folder.join(CONFIG), text));
         made.map_err(|error| {
-            format!("Could not make the I/O daemon's folder {}: {error}", folder.display())
+            format!("Could not create the I/O daemon's folder {}: {error}", folder.display())
         })?;
         let daemon = spawn(folder, &["iocm", "serve", "--config", CONFIG], MESSAGES)?;
         let mut plane = Self { daemon, monitor: None };

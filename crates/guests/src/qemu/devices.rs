@@ -15,7 +15,7 @@ pub(super) fn make_disk(plan: &QemuPlan, index: u32, folder: &Path) -> Result<()
             let path = folder.join(FRESH);
             File::create(&path)
                 .and_then(|file| file.set_len(disk.size.bytes()))
-                .map_err(|error| format!("Could not make the disk {}: {error}", path.display()))
+                .map_err(|error| format!("Could not create the disk {}: {error}", path.display()))
         }
         Some(disk) => {
             let path = path(disk, index);

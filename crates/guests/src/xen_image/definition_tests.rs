@@ -77,7 +77,7 @@ fn what_the_study_gives_or_xl_cannot_read_is_refused() {
         GuestPlan::XenImage(plan(&format!("settings = {{ {settings} }}"))).problems().join("\n")
     };
     assert_eq!(problems("cap = 50"), "");
-    assert!(problems("kernel = \"/own\"").contains("guests.settings.kernel is given by the study"));
+    assert!(problems("kernel = \"/own\"").contains("guests.settings.kernel is set by the study"));
     assert!(problems("\"Cap = 1\\nname\" = 1").contains("is not a setting"));
     assert!(problems("uuid = 'a\"b'").contains("without quotation marks"));
 }

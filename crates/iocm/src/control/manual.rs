@@ -43,18 +43,18 @@ fn entry(of: &str, attribute: &Attribute) -> String {
 
 const fn meaning(errno: Errno) -> &'static str {
     match errno {
-        Errno::Invalid => "What is written is not what is wanted there.",
+        Errno::Invalid => "The value is not valid there.",
         Errno::Missing => "The object does not exist, or no longer exists.",
-        Errno::Exists => "It is there already: a name, or a socket.",
-        Errno::Busy => "It cannot be now: the last I/O worker, or a device that is being removed.",
+        Errno::Exists => "A name or a socket already exists.",
+        Errno::Busy => "Not possible now: the last I/O worker, or a device that is being removed.",
         Errno::Denied => {
-            "It can only be read, or only be written; or the peer, or the daemon's user, may not."
+            "The attribute is read-only or write-only; or the peer, or the daemon's user, lacks the permission."
         }
-        Errno::Unsupported => "Things of this kind do not have it, or cannot do it.",
+        Errno::Unsupported => "Objects of this kind do not have or support it.",
         Errno::IsDirectory => "It is a directory.",
-        Errno::NotDirectory => "It is an attribute, and has nothing in it.",
-        Errno::TooLarge => "What is written has more than 65536 bytes.",
-        Errno::NoSpace => "There is no room on the disk, or there are no more files or threads.",
+        Errno::NotDirectory => "It is an attribute, not a directory.",
+        Errno::TooLarge => "The value has more than 65536 bytes.",
+        Errno::NoSpace => "The disk is full, or there are no more files or threads.",
         Errno::Failed => "The host failed.",
     }
 }

@@ -151,7 +151,7 @@ pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<St
             let create = collection.child(control, "create")?.ok_or_else(|| {
                 ControlError::new(
                     Errno::Unsupported,
-                    format!("Nothing can be made in `{}`", collection.object().path()),
+                    format!("Nothing can be created in `{}`", collection.object().path()),
                 )
             })?;
             Ok(made(control.apply(write(control, create, line)?)?))
@@ -184,7 +184,7 @@ pub fn answer(control: &impl Control, request: &ControlRequest) -> Result<Map<St
                     _ => {
                         return Err(ControlError::new(
                             Errno::Unsupported,
-                            "Queues and devices alone can be moved",
+                            "Only queues and devices can be moved",
                         ));
                     }
                 }

@@ -113,14 +113,14 @@ fn root() -> Vec<Attribute> {
         attribute(
             "ticks_per_second",
             "ticks of the TSC",
-            "What makes seconds of counters in ticks.".to_owned(),
+            "Converts counters in ticks to seconds.".to_owned(),
             Reader::Daemon(|daemon| Value::Number(daemon.ticks_per_second)),
         ),
         attribute(
             "configuration",
             "TOML",
-            "The file that would make the daemon as it is now: with all devices, limits, sizes and CPUs. Ways of waiting \
-             that differ between workers have no place in a file; the first worker's is written."
+            "The file for the daemon as it is now, with all devices, limits, sizes and CPUs. A file has one way of waiting for \
+             all workers; if theirs differ, it is the first worker's."
                 .to_owned(),
             Reader::Daemon(|daemon| Value::Lines(daemon.configuration.clone())),
         ),
@@ -128,9 +128,9 @@ fn root() -> Vec<Attribute> {
 }
 
 fn workers() -> Vec<Attribute> {
-    let create = "Makes one more I/O worker. What is written is empty, or says `cpus`, `polling` and `longest-nap-us` as a \
-                  table of TOML or an object of JSON.";
-    let remove = "Takes away the I/O worker that is named. Its queues go to those that have the fewest. The last one stays.";
+    let create = "Creates an I/O worker. Write nothing, or `cpus`, `polling` and `longest-nap-us` as a TOML table or a JSON object.";
+    let remove =
+        "Removes the named I/O worker. Its queues go to those that have the fewest. The last one stays.";
     vec![
         written(attribute("create", "TOML or JSON", create.to_owned(), Reader::None), |_, text| {
             Ok(Operation::AddWorker(WorkerConfig::parse(text)?))
@@ -142,9 +142,10 @@ fn workers() -> Vec<Attribute> {
 }
 
 fn devices() -> Vec<Attribute> {
-    let create = "Makes one more device. What is written is a `[[device]]` of the configuration, as a table of TOML or an \
-                  object of JSON.";
-    let remove = "Removes the device that is named, after its requests in flight. Its front-end sees the connection close.";
+    let create =
+        "Creates a device. Write a `[[device]]` of the configuration, as a TOML table or a JSON object.";
+    let remove =
+        "Removes the named device, after its requests in flight. Its front-end sees the connection close.";
     vec![
         written(attribute("create", "TOML or JSON", create.to_owned(), Reader::None), |_, text| {
             Ok(Operation::AddDevice(Box::new(DeviceConfig::parse(text)?)))

@@ -1,4 +1,4 @@
-//! Builds the parts of laboratories while the large binary is still being compiled: `lab-build NAME...`.
+//! Builds the parts of labs while the large binary is still being compiled: `lab-build NAME...`.
 //!
 //! It does not run the self-test, which boots the large binary. Ctrl-C ends the programs that build, and then
 //! this one.
@@ -43,7 +43,7 @@ fn in_words(step: Step) -> &'static str {
         Step::Unpack => "unpacking packages",
         Step::Assemble => "assembling the image",
         Step::Compile => "compiling the emulator",
-        Step::SelfTest => "testing the laboratory",
+        Step::SelfTest => "testing the lab",
         Step::Snapshot => "making a snapshot",
     }
 }

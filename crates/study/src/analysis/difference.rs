@@ -113,7 +113,7 @@ pub enum NotCompared {
         differs: String,
     },
     /// One study has no runs.
-    #[error("The study {name:?} on {target} has no run that counts; `exitless experiment run` makes them")]
+    #[error("The study {name:?} on {target} has no valid run; make them with `exitless experiment run`")]
     NoRuns {
         /// The study.
         name: String,
@@ -182,7 +182,7 @@ fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
         let of = |facts: &StudyFacts| {
             names(facts.workloads.iter().map(|workload| workload.name.as_str()).collect())
         };
-        return Some(format!("their workloads or what these are told ({} and {})", of(before), of(after)));
+        return Some(format!("their workloads or the settings of these ({} and {})", of(before), of(after)));
     }
     None
 }

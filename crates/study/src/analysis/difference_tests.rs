@@ -40,7 +40,7 @@ fn other_plans_are_refused() {
     let (before, mut after) = two();
     after.facts.workloads[0].settings = "{}".to_owned();
     let error = difference(&before, &after).unwrap_err().to_string();
-    assert!(error.contains("their workloads or what these are told"), "{error}");
+    assert!(error.contains("their workloads or the settings of these"), "{error}");
     after.facts.name = "other".to_owned();
     assert!(difference(&before, &after).unwrap_err().to_string().contains("\"iozone-apicv\" and \"other\""));
 }

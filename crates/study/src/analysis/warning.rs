@@ -117,7 +117,7 @@ impl fmt::Display for Warning {
             Self::Unlike { fields } => {
                 write!(f, "Runs of one arm differ in ")?;
                 list(f, fields.iter().map(ToString::to_string))?;
-                write!(f, "; they were compared because that was asked for")
+                write!(f, "; they were compared on request")
             }
             Self::OtherBaseline { guests, arm } => {
                 write!(f, "With {guests} at once the baseline never ran: arms are compared with {arm} there")
@@ -135,7 +135,7 @@ impl fmt::Display for Warning {
             Self::Failed { attempts, lost: 0 } => {
                 write!(
                     f,
-                    "{attempts} failed and repeated with success; they are listed",
+                    "{attempts} failed and succeeded when repeated; they are listed",
                     attempts = attempted(*attempts)
                 )
             }

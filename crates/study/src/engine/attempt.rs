@@ -321,7 +321,7 @@ impl Engine<'_> {
             Phase::WarmUp => "the warm-up",
             Phase::Run => "the measured step",
         };
-        format!("{what} was not over when the run's limit of {} s was (order.run_limit)", limit.as_secs())
+        format!("{what} was still running at the run's limit of {} s (order.run_limit)", limit.as_secs())
     }
 
     /// The guests that are processes of this machine.

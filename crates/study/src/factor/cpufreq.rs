@@ -84,7 +84,7 @@ fn chosen(level: &FrequencyLevel, there: impl Iterator<Item = u32>) -> Result<Ve
     let set = CpuSet::parse(named)
         .ok_or_else(|| frequency(format!("{named:?} is not a list of CPUs such as 0-3")))?;
     match set.iter().find(|cpu| !there.contains(cpu)) {
-        Some(cpu) => Err(frequency(format!("CPU {cpu} of {named:?} is not there, or has no cpufreq"))),
+        Some(cpu) => Err(frequency(format!("CPU {cpu} of {named:?} does not exist, or has no cpufreq"))),
         None => Ok(set.iter().collect()),
     }
 }

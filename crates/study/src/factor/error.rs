@@ -28,7 +28,9 @@ pub enum ApplyError {
         module: String,
     },
     /// The module has no such parameter.
-    #[error("The module {module} has no parameter {parameter}: {path} is not there; this kernel may lack it")]
+    #[error(
+        "The module {module} has no parameter {parameter}: {path} does not exist; this kernel may lack it"
+    )]
     NoParameter {
         /// The module.
         module: String,
@@ -39,7 +41,7 @@ pub enum ApplyError {
     },
     /// The module is in use.
     #[error(
-        "The module {module} must be loaded again, and is in use by {users}; end them, then continue the study"
+        "The module {module} must be reloaded, but is in use by {users}; end them, then continue the study"
     )]
     InUse {
         /// The module.
@@ -48,7 +50,7 @@ pub enum ApplyError {
         users: String,
     },
     /// The kernel did not accept a value as it was set.
-    #[error("{what} is {found} after it was set to {asked}: this host does not take the value")]
+    #[error("{what} is {found} after it was set to {asked}: this host does not accept the value")]
     NotTaken {
         /// A parameter or a file.
         what: String,

@@ -138,7 +138,7 @@ fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String
         Ok(Outcome::Undone | Outcome::Already { .. } | Outcome::WouldUndo) => return None,
         Err(error) => error.to_string(),
     };
-    Some(format!("Change {} is left, see `exitless restore --dry-run`: {why}", entry.id))
+    Some(format!("Change {} was not undone, see `exitless restore --dry-run`: {why}", entry.id))
 }
 
 #[cfg(test)]

@@ -105,6 +105,6 @@ fn users(root: &Path, module: &str) -> Option<String> {
     match (count, holders.is_empty()) {
         (0, _) => None,
         (_, false) => Some(holders.join(", ")),
-        (count, true) => Some(format!("{count} users, such as what has /dev/kvm open")),
+        (count, true) => Some(format!("{count} users, such as processes that have /dev/kvm open")),
     }
 }

@@ -41,7 +41,7 @@ impl Plan {
         let mut found = Found::default();
         for (index, factor) in self.factors.iter().enumerate().filter(|(_, factor)| factor.levels.len() == 1)
         {
-            let what = format!("expected two levels or more, found {}", factor.levels.len());
+            let what = format!("expected at least two levels, found {}", factor.levels.len());
             found.add(&format!("factors[{index}].levels"), what);
         }
         found.problems
@@ -136,13 +136,13 @@ impl Plan {
     fn check_arms(&self, found: &mut Found) {
         let arms = self.factors.iter().try_fold(1usize, |arms, factor| arms.checked_mul(factor.levels.len()));
         let Some(arms) = arms.filter(|&arms| arms <= MOST_ARMS) else {
-            found.add("factors", format!("expected {MOST_ARMS} combinations of levels at most, found more"));
+            found.add("factors", format!("expected at most {MOST_ARMS} combinations of levels, found more"));
             return;
         };
         let arms_runs = arms as u64 * self.workloads.len() as u64 * u64::from(self.most_blocks());
         let counts = self.guests.counts().len() as u64;
         if arms_runs.saturating_mul(counts) > MOST_RUNS {
-            let what = format!("expected {MOST_RUNS} runs in all at most, found {}", arms_runs * counts);
+            let what = format!("expected at most {MOST_RUNS} runs in all, found {}", arms_runs * counts);
             found.add("order", what);
         }
         let mut seen = HashSet::new();
@@ -179,7 +179,7 @@ fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
     found.name(&format!("{at}.name"), &factor.name);
     let names: Vec<_> = factor.levels.iter().map(|level| level.name.as_str()).collect();
     if names.is_empty() {
-        found.add(&format!("{at}.levels"), "expected two levels or more, found 0".to_owned());
+        found.add(&format!("{at}.levels"), "expected at least two levels, found 0".to_owned());
     }
     if !names.contains(&factor.baseline.as_str()) {
         let what =
@@ -235,8 +235,7 @@ impl Found {
         let mut seen = HashSet::new();
         for (index, name) in names.enumerate() {
             if !seen.insert(name) {
-                let what =
-                    format!("expected a name that no other one of the {list} has, found {name:?} again");
+                let what = format!("expected a name that is unique in {list}, found {name:?} again");
                 self.add(&format!("{list}[{index}].name"), what);
             }
         }

@@ -56,7 +56,7 @@ impl ExitSource {
         let mut warnings = Vec::new();
         let measuring = Cost::measure();
         if let Err(error) = &measuring {
-            warnings.push(format!("What counting exits costs is not in sampling.cpu: {}", in_words(error)));
+            warnings.push(format!("The cost of counting exits is not in sampling.cpu: {}", in_words(error)));
         }
         match Collector::attach(root, &watch) {
             Ok(collector) => {
@@ -139,7 +139,7 @@ impl Counted {
         let lost = profile.losses.lost_exits;
         if lost > 0 {
             warnings.push(format!(
-                "{} {} lost, for the kernel had no room for more vCPUs; {} {} counted",
+                "{} {} lost, because the kernel had no room for more vCPUs; {} {} counted",
                 exits::counted(lost, "VM exit"),
                 exits::agree(lost, "was", "were"),
                 profile.total(),

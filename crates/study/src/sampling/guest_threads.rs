@@ -166,7 +166,7 @@ impl ThreadsSpent {
         }
         if self.went_back > 0 {
             warnings.push(format!(
-                "Times of threads went backwards, or their numbers went to others, {}; such intervals are left out",
+                "Times of threads went backwards, or their IDs were reused, {}; such intervals are left out",
                 counted(self.went_back, "time")
             ));
         }

@@ -163,7 +163,7 @@ impl Spent {
     pub(super) fn warnings(&self) -> Vec<String> {
         let back = self.went_back.iter().map(|(state, times)| {
             let times = counted(*times, "time");
-            format!("The CPU time counter {state} went backwards {times}; such intervals count as 0 of it")
+            format!("The CPU time counter {state} went backwards {times}; such intervals count as 0")
         });
         let offline = self
             .went_offline

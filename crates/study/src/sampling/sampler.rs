@@ -62,9 +62,7 @@ impl Sampler {
     pub fn finish(self) -> HostSamples {
         drop(self.stop);
         self.thread.join().unwrap_or_else(|_| HostSamples {
-            warnings: vec![
-                "The host was not sampled: the sampler ended by a defect of this program".to_owned(),
-            ],
+            warnings: vec!["The host was not sampled: a bug in this program ended the sampler".to_owned()],
             ..HostSamples::default()
         })
     }

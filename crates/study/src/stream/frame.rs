@@ -21,16 +21,16 @@ const CHUNK: u8 = b'C';
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// It broke off.
-    #[error("The link broke off{}", after(said))]
+    #[error("The connection was lost{}", after(said))]
     Broken {
         /// The text before the first frame, if no frame arrived.
         said: String,
     },
     /// It could not be read or written.
-    #[error("The link failed")]
+    #[error("The connection failed")]
     Failed(#[source] io::Error),
     /// It contains bytes that are not a frame.
-    #[error("Invalid frame at byte {offset} of the link: {what}")]
+    #[error("Invalid frame at byte {offset} of the connection: {what}")]
     Damaged {
         /// Bytes since the start of the stream.
         offset: u64,
@@ -38,7 +38,7 @@ pub enum StreamError {
         what: String,
     },
     /// A received run could not be stored here.
-    #[error("Could not store what came over the link")]
+    #[error("Could not store the received data")]
     Kept(#[from] crate::store::StoreError),
 }
 

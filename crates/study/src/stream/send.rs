@@ -99,7 +99,7 @@ impl<W: Write> Sink for Link<W> {
     fn folder(&mut self) -> Result<PathBuf, StoreError> {
         self.number += 1;
         let path = self.place.join(self.number.to_string());
-        fs::create_dir_all(&path).map_err(StoreError::file("Could not make", &path))?;
+        fs::create_dir_all(&path).map_err(StoreError::file("Could not create", &path))?;
         Ok(path)
     }
 

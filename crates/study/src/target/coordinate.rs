@@ -43,14 +43,14 @@ pub enum CoordinateError {
     Remote(#[from] RemoteError),
     /// Every connection broke before it delivered a run.
     #[error(
-        "{MOST_FRUITLESS} links in a row brought no run; the last one: {0}. Completed runs are kept; run the same command to continue"
+        "{MOST_FRUITLESS} connections in a row delivered no run; the last one: {0}. Completed runs are kept; run the same command to continue"
     )]
     Fruitless(String),
     /// The other side stopped with an error.
     #[error("The target stopped: {0}")]
     Stopped(String),
     /// The other side has another version.
-    #[error("The target has exitless {0}, which speaks another form of stream than {version}", version = env!("CARGO_PKG_VERSION"))]
+    #[error("The target has exitless {0}, whose stream format differs from that of {version}", version = env!("CARGO_PKG_VERSION"))]
     Version(String),
 }
 
@@ -216,7 +216,7 @@ impl Session<'_> {
             match received {
                 Received::Message(Message::Alive) if now.saturating_sub(moved) > patience.standstill => {
                     let seconds = patience.standstill.as_secs();
-                    let why = format!("it was there, and made no headway for {seconds} s");
+                    let why = format!("it was alive, but made no progress for {seconds} s");
                     return Err(Ended::Broke(Broke::Link(why)));
                 }
                 Received::Message(Message::Alive) => {}
@@ -287,7 +287,7 @@ impl Session<'_> {
             host: Vec::new(),
             fingerprint: host::Fingerprint::default(),
             guest_facts: Vec::new(),
-            failure: Some(format!("the link to the target was lost: {why}")),
+            failure: Some(format!("the connection to the target was lost: {why}")),
             warnings: Vec::new(),
         };
         let folder = self.store.unfinished()?;
@@ -341,7 +341,7 @@ impl std::io::Read for Watched<'_> {
                 // Connections return now and then so that the flag is checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     if now.saturating_sub(self.heard) > self.limit {
-                        let why = format!("nothing came for {} s", self.limit.as_secs());
+                        let why = format!("it was silent for {} s", self.limit.as_secs());
                         return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
                     }
                 }

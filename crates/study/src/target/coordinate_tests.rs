@@ -231,7 +231,7 @@ fn a_lost_link_costs_the_run_in_progress_and_the_rest_is_asked_for() {
     assert_eq!((read.runs.len(), read.failed.len()), (16, 1));
     let failed = &read.failed[0].run;
     assert_eq!(failed.position, 5);
-    assert!(failed.failure.as_ref().unwrap().contains("link to the target was lost"), "{failed:?}");
+    assert!(failed.failure.as_ref().unwrap().contains("connection to the target was lost"), "{failed:?}");
 }
 
 #[test]
@@ -257,8 +257,8 @@ fn a_link_that_falls_silent_or_stands_still_is_broken_off_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let (ended, machine, warnings) = go(folder.path(), &[Does::Silent, Does::Idle, Does::Runs(99)]);
     assert_eq!(ended.unwrap().enough, Some(Enough::Repeats));
-    assert!(warnings[0].contains("nothing came for"), "{warnings:?}");
-    assert!(warnings[1].contains("made no headway"), "{warnings:?}");
+    assert!(warnings[0].contains("it was silent for"), "{warnings:?}");
+    assert!(warnings[1].contains("made no progress"), "{warnings:?}");
     // Each delivered one run; the run that was started after it counts as tried.
     assert_eq!(machine.asked[2].past.runs.len(), 2);
     assert_eq!(StudyFolder::open(folder.path()).unwrap().failed.len(), 2);

@@ -44,7 +44,7 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// The same study is still running for an earlier connection.
-    #[error("The same study is still running here for an earlier link, which did not end within {} s", PATIENCE.as_secs())]
+    #[error("The same study is still running here for an earlier connection, which did not end within {} s", PATIENCE.as_secs())]
     Busy,
 }
 
@@ -145,7 +145,7 @@ fn end_holder(file: &mut File) {
     let pid = read.ok().and_then(|_| text.trim().parse().ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
         tracing::info!(
-            "ending process {}, which serves the same study for an earlier link",
+            "ending process {}, which serves the same study for an earlier connection",
             pid.as_raw_nonzero()
         );
         let _ = kill_process(pid, Signal::TERM);

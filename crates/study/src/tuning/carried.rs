@@ -26,13 +26,13 @@ pub struct Carried {
 #[derive(Debug, thiserror::Error)]
 pub enum Unlike {
     /// The plan's guests are not started for the study.
-    #[error("The plan's guests are not of kind \"qemu\": no others can be made like a definition")]
+    #[error("The plan's guests are not of kind \"qemu\": only those can resemble a definition")]
     Kind,
     /// The definition cannot be read, or its form cannot be changed.
     #[error(transparent)]
     Definition(#[from] domain::Error),
     /// It is Xen's.
-    #[error("{0} is Xen's: definitions of QEMU and libvirt can be tuned")]
+    #[error("{0} is for Xen: only definitions of QEMU and libvirt can be tuned")]
     Xen(String),
     /// The resulting guests are not valid.
     #[error("Guests like {name} cannot be measured: {why}")]

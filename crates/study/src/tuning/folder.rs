@@ -34,7 +34,7 @@ impl TuningFolder {
         } else {
             refuse_strangers(folder, &given.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
         }
-        fs::create_dir_all(folder).map_err(StoreError::file("Could not make", folder))?;
+        fs::create_dir_all(folder).map_err(StoreError::file("Could not create", folder))?;
         for (name, text) in given.iter().rev() {
             of_this.put(name, text)?;
         }

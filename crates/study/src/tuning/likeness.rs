@@ -151,7 +151,7 @@ impl Likeness {
             () => {
                 // QEMU emulates each of these in user space, register by register.
                 self.note(format!(
-                    "The guest image's kernel has no driver for {}; vmxnet3 stands for it.",
+                    "The guest image's kernel has no driver for {}; vmxnet3 replaces it.",
                     interface.model
                 ));
                 "vmxnet3"

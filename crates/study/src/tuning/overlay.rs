@@ -54,7 +54,7 @@ fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
     let named = |value: &str| Value::String(value.to_owned());
     let device = |position: usize, wanted: &str, key: &str, value: Value| match of(position) {
         Some(name) if name == wanted => Ok(in_table(name, key, value)),
-        Some(_) => Err(format!("No {wanted} of the guests is meant")),
+        Some(_) => Err(format!("The change is not about the {wanted} of the guests")),
         None => Ok(Table::new()),
     };
     let cannot = || Err(format!("The plan of guests has no setting for {}", in_words(change)));

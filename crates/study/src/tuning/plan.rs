@@ -143,18 +143,18 @@ impl TuningPlan {
             let at = format!("changes[{index}]");
             let name = &change.level.name;
             if change.why.trim().is_empty() {
-                add(format!("{at}.why"), "expected why it may help, found nothing".to_owned());
+                add(format!("{at}.why"), "expected a reason why it may help, found nothing".to_owned());
             }
             if [BEFORE, TUNED].contains(&name.as_str()) {
                 add(
                     format!("{at}.name"),
-                    format!("expected another name, for {name:?} is the arm beside it"),
+                    format!("expected another name, because {name:?} is the other arm"),
                 );
             }
             if self.changes[..index].iter().any(|other| other.level.name == *name) {
                 add(
                     format!("{at}.name"),
-                    format!("expected a name that no other one of the changes has, found {name:?} again"),
+                    format!("expected a name that no other change has, found {name:?} again"),
                 );
             }
             match step(&self.base, &best, &change.level) {

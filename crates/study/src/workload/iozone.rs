@@ -205,7 +205,7 @@ impl Adapter for Iozone {
             let fits =
                 if self.processes.is_some() { test.throughput.is_some() } else { test.column.is_some() };
             let mode = if self.processes.is_some() { "with processes" } else { "without processes" };
-            demand(fits, "tests", &format!("name {}, of which IOzone gives no figure {mode}", test.name))?;
+            demand(fits, "tests", &format!("name {}, for which IOzone gives no figure {mode}", test.name))?;
         }
         let whole = |size: Size| size.bytes().is_multiple_of(1024);
         demand(whole(self.file_size), "file_size", "must be a multiple of 1K")?;

@@ -30,10 +30,12 @@ pub(super) fn iommu(subject: &Subject<'_>) -> Option<Verdict> {
             .seen("xl dmesg", "Interrupt remapping enabled"),
         (_, Some(false)) => said(Verdict::warn("Xen uses the IOMMU, which does not remap interrupts"))
             .seen("xl dmesg", "Interrupt remapping disabled")
-            .advice("take iommu=no-intremap out of Xen's arguments, and look for a firmware that offers remapping"),
-        (Some(_), None) => said(Verdict::pass(
-            "Xen uses the IOMMU; whether it remaps interrupts stood in the part of Xen's log that is gone",
-        )),
+            .advice(
+                "take iommu=no-intremap out of Xen's arguments, and look for firmware that offers remapping",
+            ),
+        (Some(_), None) => {
+            said(Verdict::pass("Xen uses the IOMMU; Xen's log no longer says whether it remaps interrupts"))
+        }
         (None, None) => {
             said(Verdict::pass("Xen uses the IOMMU; whether it remaps interrupts is in Xen's log, not read"))
         }

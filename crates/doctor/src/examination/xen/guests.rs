@@ -12,7 +12,7 @@ pub(super) fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = if caps.split_whitespace().any(|cap| cap == "hap") {
         Verdict::pass("Xen uses nested paging (HAP)")
     } else {
-        Verdict::warn("Xen has shadow page tables alone")
+        Verdict::warn("Xen has only shadow page tables")
             .advice("take hap=0 out of Xen's arguments, or switch nested paging on in the firmware's setup")
     };
     Some(verdict.seen("xl info, virt_caps", caps))
@@ -41,7 +41,7 @@ pub(super) fn types(subject: &Subject<'_>) -> Option<Verdict> {
         found.push(format!("of a type that can have {name}: {hardware}"));
     }
     if !unknown.is_empty() {
-        found.push(format!("of a type that xl does not say: {unknown}"));
+        found.push(format!("of a type that xl does not report: {unknown}"));
     }
     let found = found.join("; ");
     Some(if !pv.is_empty() {

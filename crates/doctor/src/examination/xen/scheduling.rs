@@ -76,7 +76,7 @@ pub(super) fn places(subject: &Subject<'_>) -> Option<Verdict> {
     let names = together.iter().map(|one| format!("{} vCPU {}", one.domain, one.vcpu));
     let names = names.collect::<Vec<_>>().join(", ");
     Some(
-        Verdict::warn(format!("{} are bound to processor {cpu} alone", together.len()))
+        Verdict::warn(format!("{} are bound to processor {cpu} only", together.len()))
             .seen("xl vcpu-list", names)
             .command(format!("xl vcpu-pin {} {} all", together[0].domain, together[0].vcpu))
             .advice("cpus = \"...\" in the definitions, with a processor for each vCPU"),

@@ -65,7 +65,7 @@ fn is_hvm(subject: &Subject<'_>) -> bool {
 
 fn platform(subject: &Subject<'_>) -> Verdict {
     if !is_hvm(subject) {
-        return Verdict::skip("HVM guests alone have one");
+        return Verdict::skip("only HVM guests have one");
     }
     match subject.switched("xen_platform_pci") {
         Some((false, place)) => {
@@ -92,9 +92,9 @@ fn network(subject: &Subject<'_>) -> Verdict {
     if !is_hvm(subject) {
         let bad: Vec<_> = all().filter(|device| has(device, "model")).collect();
         return if bad.is_empty() {
-            Verdict::pass("none: such guests have paravirtual ones alone")
+            Verdict::pass("none: such guests have only paravirtual ones")
         } else {
-            warned(Verdict::warn("a model, which HVM guests alone have"), &bad).advice("take model= out")
+            warned(Verdict::warn("a model, which only HVM guests have"), &bad).advice("take model= out")
         };
     }
     let emulated: Vec<_> = all().filter(|device| device.model != "xen-netfront").collect();
@@ -230,7 +230,7 @@ fn told(subject: &Subject<'_>, devices: &[&Device]) -> String {
 
 fn screen(subject: &Subject<'_>) -> Verdict {
     if !is_hvm(subject) {
-        return Verdict::skip("HVM guests alone have one");
+        return Verdict::skip("only HVM guests have one");
     }
     let named = subject.setting("vga").filter(|(kind, _)| *kind != "none");
     let old = subject.switched("stdvga").filter(|(on, _)| *on).map(|(_, place)| ("stdvga", place));
@@ -250,7 +250,7 @@ fn screen(subject: &Subject<'_>) -> Verdict {
 
 fn usb(subject: &Subject<'_>) -> Verdict {
     if !is_hvm(subject) {
-        return Verdict::skip("HVM guests alone have one");
+        return Verdict::skip("only HVM guests have one");
     }
     let devices: Vec<_> = subject.devices(DeviceKind::Input).map(|(_, device)| device).collect();
     if !devices.is_empty() {

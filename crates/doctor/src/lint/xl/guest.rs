@@ -124,7 +124,7 @@ fn apic(subject: &Subject<'_>) -> Verdict {
         Some((false, place)) if subject.vcpus() < 2 => {
             Verdict::warn("left out, for the one vCPU").said(Form::Xl, place).advice("take apic = 0 out")
         }
-        Some((false, _)) => Verdict::pass("there all the same, for there are several vCPUs"),
+        Some((false, _)) => Verdict::pass("present anyway, because there are several vCPUs"),
         _ => Verdict::pass("there"),
     }
 }

@@ -31,7 +31,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-viridian",
         "Enlightenments for Windows",
-        "with them Windows reads time without an exit and leaves the emulated timers alone",
+        "with them Windows reads time without an exit and does not use the emulated timers",
         "xl.cfg(5), viridian",
         viridian,
     ),
@@ -41,7 +41,7 @@ fn time_stamps(subject: &Subject<'_>) -> Verdict {
     match subject.setting("tsc_mode") {
         Some(("always_emulate" | "1", place)) => Verdict::warn("always emulated")
             .said(Form::Xl, place)
-            .advice("tsc_mode = \"default\", which emulates where the host's counter is not steady alone"),
+            .advice("tsc_mode = \"default\", which emulates only if the host's counter is not steady"),
         Some(("native_paravirt" | "3", place)) => Verdict::fail("native_paravirt, which Xen has no more")
             .said(Form::Xl, place)
             .advice("take tsc_mode out"),
@@ -67,7 +67,7 @@ fn missed_ticks(subject: &Subject<'_>) -> Verdict {
 
 fn hpet(subject: &Subject<'_>) -> Verdict {
     if subject.vm.xen_type() != GuestType::Hvm {
-        return Verdict::skip("HVM guests alone have one");
+        return Verdict::skip("only HVM guests have one");
     }
     let enlightened = groups(subject).is_some_and(|(groups, _)| !groups.is_empty());
     match &subject.vm.timers.hpet {

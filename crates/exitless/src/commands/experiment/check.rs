@@ -129,7 +129,7 @@ fn write(out: &mut impl Write, plan: &Plan, forecast: &Forecast) -> std::io::Res
         writeln!(out, "{there} {}, for {}", right.what, right.needed_by)?;
     }
     for obstacle in &forecast.obstacles {
-        writeln!(out, "In the way here: {obstacle}")?;
+        writeln!(out, "Obstacle here: {obstacle}")?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ impl Given {
     /// Finds a plan by the file's path, or by the name of a shipped plan. A file takes precedence.
     pub(super) fn find(given: &str) -> anyhow::Result<Self> {
         let shipped = |name: &str| Some(Shipped::find(name)?.text);
-        Self::among(given, shipped, "`exitless experiment list` names those there are")
+        Self::among(given, shipped, "`exitless experiment list` lists them")
     }
 
     /// Finds a plan by the file's path, or by a name of `shipped`; `known` lists these for messages.

@@ -54,7 +54,7 @@ pub(super) fn make_ready(
         let lacks = lacking(needed_programs(plan), on_the_host, in_guests);
         ensure!(
             lacks.is_empty(),
-            "Could not run this plan in {}: {}. A laboratory has only the packages of its image; nothing was started",
+            "Could not run this plan in {}: {}. A lab has only the packages of its image; nothing was started",
             lab.name,
             lacks.join("; ")
         );
@@ -115,7 +115,7 @@ struct Machine {
 impl Remote for LabRemote {
     fn connect(&mut self, request: &stream::Request) -> Result<Box<dyn Connection>, RemoteError> {
         let hopeless = |error: anyhow::Error| RemoteError::Hopeless(format!("{error:#}"));
-        let folder = tempfile::tempdir().context("Could not make a folder").map_err(hopeless)?;
+        let folder = tempfile::tempdir().context("Could not create a folder").map_err(hopeless)?;
         let path = folder.path().join(REQUEST);
         write_request(&path, request).map_err(hopeless)?;
         let end = Arc::new(AtomicBool::new(false));
@@ -172,7 +172,7 @@ fn power_on(
     on_happening: &mut dyn FnMut(Happening<'_>),
 ) -> anyhow::Result<()> {
     let cache = Cache::of_user()?;
-    let image = Image::find(&cache)?.context("The laboratories' image is gone; run `exitless lab build`")?;
+    let image = Image::find(&cache)?.context("The labs' image is gone; run `exitless lab build`")?;
     let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
     let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
     let arguments = machine.arguments.clone();

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 pub(in crate::commands) fn read(folder: &Path) -> anyhow::Result<Collected> {
     if !folder.is_dir() {
         return Err(Usage(format!(
-            "{} is no folder; give the one that `exitless experiment run` wrote",
+            "{} is not a folder; give the one that `exitless experiment run` wrote",
             folder.display()
         ))
         .into());

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("exitless: {warning}");
     }
     if store.began() {
-        eprintln!("Going on with {}: it has {}", folder.display(), counted(store.runs().len() as u64, "run"));
+        eprintln!("Resuming {}: it has {}", folder.display(), counted(store.runs().len() as u64, "run"));
     }
     let stop = interrupt::flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(conclusion) => conclusion,
         Err(error) => {
             let runs = counted(store.runs().len() as u64, "run");
-            eprintln!("{} has {runs}; the same command goes on", folder.display());
+            eprintln!("{} has {runs}; the same command resumes it", folder.display());
             return Err(error);
         }
     };
@@ -118,7 +118,7 @@ fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Res
     let fingerprint = Fingerprint::read(Path::new("/")).context("Could not read this host")?;
     store.begin(&fingerprint, None, allow_unlike)?;
     let place = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
-    let place = place.context("Could not make a folder for the guests")?;
+    let place = place.context("Could not create a folder for the guests")?;
     let mut rig = Here::new(place.path(), Box::new(|folder| files(folder, stop)));
     let line = StatusLine::new();
     let plan: Plan = store.plan().clone();
@@ -166,7 +166,7 @@ fn elsewhere(
             line.step(format!("Starting the emulated host {name}"));
             Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
         }
-        Target::Local => Err(Usage("local is no other machine".to_owned()).into()),
+        Target::Local => Err(Usage("local is not another machine".to_owned()).into()),
     }
 }
 
@@ -234,7 +234,7 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
         writeln!(out, "Not undone: {what}; run `exitless restore`")?;
     }
     if summary.interrupted {
-        writeln!(out, "Interrupted; the same command goes on")?;
+        writeln!(out, "Interrupted; the same command resumes it")?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = interrupt::flag()?;
     let folder = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
-    let folder = folder.context("Could not make a folder for the guests")?;
+    let folder = folder.context("Could not create a folder for the guests")?;
     let mut rig = Here::new(&folder.path().join("guests"), Box::new(|folder| files(folder, &stop)));
     let runs = folder.path().join("runs");
     let output = BufWriter::new(std::io::stdout());

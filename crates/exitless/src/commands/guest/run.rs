@@ -68,12 +68,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         // Shared resources are created for the total number of guests.
         plan.counts = vec![arguments.count];
     }
-    let temporary = tempfile::tempdir().context("Could not make a temporary folder")?;
+    let temporary = tempfile::tempdir().context("Could not create a temporary folder")?;
     let folder = match &arguments.folder {
         // Guests run in their own folders below it, from which a relative path would be wrong.
         Some(folder) => {
             std::fs::create_dir_all(folder)
-                .with_context(|| format!("Could not make {}", folder.display()))?;
+                .with_context(|| format!("Could not create {}", folder.display()))?;
             folder.canonicalize().with_context(|| format!("Could not find {}", folder.display()))?
         }
         None => temporary.path().to_owned(),
@@ -113,7 +113,7 @@ fn plan(arguments: &Arguments) -> Result<GuestPlan, status::Usage> {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| usage(format!("Could not read the plan {}: {error}", path.display())))?;
             let whole: toml::Table =
-                text.parse().map_err(|error| usage(format!("{} is no TOML: {error}", path.display())))?;
+                text.parse().map_err(|error| usage(format!("{} is not TOML: {error}", path.display())))?;
             match whole.get("guests") {
                 Some(toml::Value::Table(guests)) => guests.clone(),
                 _ => whole,
@@ -123,11 +123,11 @@ fn plan(arguments: &Arguments) -> Result<GuestPlan, status::Usage> {
     };
     for text in &arguments.set {
         let level: toml::Table =
-            text.parse().map_err(|error| usage(format!("--set {text:?} is no TOML: {error}")))?;
+            text.parse().map_err(|error| usage(format!("--set {text:?} is not TOML: {error}")))?;
         table = merged(&table, [&level]);
     }
     let plan: GuestPlan =
-        table.try_into().map_err(|error| usage(format!("The table of guests makes no guests: {error}")))?;
+        table.try_into().map_err(|error| usage(format!("The table of guests is invalid: {error}")))?;
     match plan.problems().as_slice() {
         [] => Ok(plan),
         problems => Err(usage(problems.join("\n"))),

@@ -67,7 +67,7 @@ impl Guard {
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         // Ctrl-C is sent to the whole process group of a terminal.
         let child = command.process_group(0).spawn();
-        Ok(Self(child.context("Could not start what takes the control tree's mount away at the end")?))
+        Ok(Self(child.context("Could not start the process that unmounts the control tree at the end")?))
     }
 
     /// Has the mount removed, and waits for that.

@@ -194,7 +194,7 @@ impl<'a, A: Actuator> Session<'a, A> {
             if std::mem::take(&mut self.may_tell) {
                 let path = self.arguments.state.display();
                 tracing::warn!(
-                    "`exitless iocm status` will know nothing, for {path} cannot be written: {error}"
+                    "`exitless iocm status` will show nothing, because {path} cannot be written: {error}"
                 );
             }
         }

@@ -27,14 +27,14 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(&arguments.file)
         .map_err(|error| Usage(format!("Cannot read the evaluation {path}: {error}")))?;
     let evaluation =
-        Evaluation::parse(&bytes).map_err(|error| Usage(format!("{path} is no evaluation. {error}")))?;
+        Evaluation::parse(&bytes).map_err(|error| Usage(format!("{path} is not an evaluation. {error}")))?;
     write_page(&arguments.output, &::report::iocm::evaluation::page(&evaluation))?;
     let judged = evaluation.judged();
     let met = judged.iter().filter(|one| one.is_met()).count();
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "The monitor is as aimed for in {met} of {}",
+        "The monitor met its targets in {met} of {}",
         exits::counted(judged.len() as u64, "phase")
     )?;
     writeln!(out, "The page: {}", arguments.output.display())?;

@@ -127,5 +127,5 @@ fn load(arguments: &SimulateArguments) -> anyhow::Result<(Trace, Vec<TraceDamage
     };
     let bytes = fs::read(path)
         .map_err(|error| Usage(format!("Cannot read the trace {}: {error}", path.display())))?;
-    Ok(Trace::parse(&bytes).map_err(|error| Usage(format!("{} is no trace. {error}", path.display())))?)
+    Ok(Trace::parse(&bytes).map_err(|error| Usage(format!("{} is not a trace. {error}", path.display())))?)
 }

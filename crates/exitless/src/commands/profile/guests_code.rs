@@ -57,7 +57,7 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
     let mut notes: Vec<String> = report::recordings::doubts(&recordings);
     match (&known, symbols) {
         (Some(known), Some(path)) if known.is_empty() => notes.push(format!(
-            "{} holds no symbols of code, or addresses that are hidden, so functions have no names",
+            "{} has no code symbols, or hides their addresses, so functions have no names",
             path.display()
         )),
         (None, _) => notes.push(
@@ -72,7 +72,7 @@ pub(super) fn read(file: &Path, symbols: Option<&Path>) -> anyhow::Result<Hot> {
         notes.push(format!("{exits} without a place in the guest's code"));
     }
     notes.push(
-        "By exit alone: code of the guest that causes no exit is not seen, nor any of the host".to_owned(),
+        "Only by exits: guest code that causes no exit is not seen, nor any code of the host".to_owned(),
     );
     let head = Head {
         kernel: recordings.files.first().and_then(|file| file.origin.kernel.clone()),

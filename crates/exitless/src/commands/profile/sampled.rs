@@ -36,7 +36,9 @@ pub(super) fn of_this_host(watch: &WatchArguments, sampling: &SamplingArguments)
     let end = Duration::from_nanos(sampling.duration);
     let watched = watch.watch(false)?;
     let attach = || Profiler::attach(Path::new(HOST), &watched, &sampling.sampling());
-    let Some(profiler) = watch.start(&stop, attach)? else { bail!("KVM did not come before this was ended") };
+    let Some(profiler) = watch.start(&stop, attach)? else {
+        bail!("KVM was not loaded before this was stopped")
+    };
     let (recording, _) = run(profiler, watched.processes.as_deref(), end, &stop, |_| ())?;
     Ok(Hot { name: "this host".to_owned(), recording, is_damaged: false })
 }

@@ -64,7 +64,7 @@ fn end(following: Following<Sums>) -> anyhow::Result<Vec<String>> {
     let (reading, _) = following.finish()?;
     let damage = reading.damage.map(|damage| {
         format!(
-            "What xentrace wrote is damaged at byte {}: {}; what follows is missing",
+            "The output of xentrace is damaged at byte {}: {}; what follows is missing",
             damage.offset, damage.what
         )
     });

@@ -54,7 +54,7 @@ impl Counting {
                 let mechanism = match collector.mechanism() {
                     Mechanism::RawTracepoints => "raw tracepoints".to_owned(),
                     Mechanism::Tracepoints { why } => {
-                        format!("tracepoints, not raw ones, which cost less: {why}")
+                        format!("tracepoints instead of raw ones, which cost less: {why}")
                     }
                 };
                 Source { isa: collector.isa(), mechanism, missing: collector.missing().to_vec() }
@@ -116,10 +116,10 @@ impl Counting {
 fn missing(host: &XenHost) -> Vec<String> {
     let mut missing = Vec::new();
     if host.control.isa.is_none() {
-        missing.push("the processor's vendor is unknown; exits are taken for VMX's".to_owned());
+        missing.push("the processor's vendor is unknown; exits are assumed to be VMX's".to_owned());
     }
     if host.control.tsc_hz.is_none() {
-        missing.push("`xl info` gives no cpu_mhz; times rest on an assumed 2.4 GHz".to_owned());
+        missing.push("`xl info` gives no cpu_mhz; times assume 2.4 GHz".to_owned());
     }
     missing
 }

@@ -92,8 +92,8 @@ impl Screen {
 
     fn take(&mut self) -> anyhow::Result<()> {
         IS_OURS.store(true, Ordering::Relaxed);
-        enable_raw_mode().context("Could not take the terminal over")?;
-        execute!(stdout(), EnterAlternateScreen, Hide).context("Could not take the terminal over")?;
+        enable_raw_mode().context("Could not take over the terminal")?;
+        execute!(stdout(), EnterAlternateScreen, Hide).context("Could not take over the terminal")?;
         self.terminal.clear().context("Could not clear the terminal")
     }
 }
@@ -112,8 +112,8 @@ fn give_back() -> anyhow::Result<()> {
     }
     let screen = execute!(stdout(), LeaveAlternateScreen, Show);
     // Even if nothing can be written any more.
-    disable_raw_mode().context("Could not give the terminal back")?;
-    screen.context("Could not give the terminal back")
+    disable_raw_mode().context("Could not restore the terminal")?;
+    screen.context("Could not restore the terminal")
 }
 
 /// The message of a panic would disappear with the alternate screen.

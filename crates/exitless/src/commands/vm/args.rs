@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if subject.form != Form::Libvirt {
         let name = &subject.text.name;
         return Err(Usage(format!(
-            "{name} has QEMU's arguments already. `exitless vm xml` makes XML of them."
+            "{name} already has QEMU's arguments. `exitless vm xml` converts them to XML."
         ))
         .into());
     }

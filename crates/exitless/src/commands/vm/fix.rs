@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let subject = Subject::find(&arguments.root, &arguments.subject)?;
     if subject.form == Form::Xl {
         return Err(Usage(format!(
-            "{} is Xen's, and changes of xl.cfg are yours to make: `exitless vm lint {}` says which.",
+            "{} is for Xen; xl.cfg must be changed by hand: `exitless vm lint {}` says where.",
             subject.text.name, arguments.subject
         ))
         .into());
@@ -117,7 +117,7 @@ fn apply(subject: &Subject, fixed: &Fixed, host: &HostSide, chosen: &Chosen) -> 
 fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String {
     match (written, &subject.source) {
         (Some(Written::Journalled), Source::Libvirt(name)) => format!(
-            "libvirt has the new definition; {name} runs by it from its next start. `exitless restore` undoes it."
+            "libvirt has the new definition; {name} uses it from its next start. `exitless restore` undoes it."
         ),
         (Some(Written::Journalled), _) => "Written; `exitless restore` undoes it.".to_owned(),
         (Some(Written::KeptBeside(old)), _) => format!("Written; the old text is in {}.", old.display()),

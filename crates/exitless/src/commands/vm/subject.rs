@@ -180,7 +180,7 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
 /// The XML of a domain: from libvirt, else from its file.
 fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        return Err(Usage(format!("{name:?} is no domain's name. `virsh list --all` lists them.")).into());
+        return Err(Usage(format!("No domain is called {name:?}. `virsh list --all` lists them.")).into());
     }
     let source = Source::Libvirt(name.to_owned());
     let files = FilesBelow::new(root, "/");

@@ -27,7 +27,7 @@ const DOMAINS: &str = "/var/lib/exitless/domains";
 pub(super) fn file(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
     // A link stays a link.
     let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
-    let name = path.to_str().ok_or_else(|| anyhow!("{} is no path in UTF-8. Rename it", path.display()))?;
+    let name = path.to_str().ok_or_else(|| anyhow!("{} is not a UTF-8 path. Rename it", path.display()))?;
     let mut changes = match journal() {
         Ok(changes) => changes,
         Err(knobs::Error::JournalWrite { .. }) => return beside(&path, bytes),
@@ -59,7 +59,7 @@ fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
         new.persist(path)?;
         File::open(folder)?.sync_all()
     };
-    write().with_context(|| format!("Writing {} failed; the old text is whole", path.display()))?;
+    write().with_context(|| format!("Writing {} failed; the old text is intact", path.display()))?;
     Ok(Written::KeptBeside(kept))
 }
 

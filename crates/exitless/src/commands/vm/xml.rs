@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if subject.form != Form::Qemu {
         let name = &subject.text.name;
         return Err(Usage(format!(
-            "{name} is XML already. `exitless vm args` makes QEMU's arguments of it."
+            "{name} is already XML. `exitless vm args` converts it to QEMU's arguments."
         ))
         .into());
     }

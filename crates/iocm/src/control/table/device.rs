@@ -48,15 +48,14 @@ pub(super) fn attributes() -> Vec<Attribute> {
         attribute(name, unit, says.to_owned(), Reader::Device(read))
     };
     let mut all = vec![
-        plain("name", "text", "What the configuration calls it.", |device| text(device.config.name.as_str())),
+        plain("name", "text", "Its name in the configuration.", |device| text(device.config.name.as_str())),
         plain(
             "vm",
             "text",
-            "The VM whose front-end is connected: its name by the command line of the process, else what \
-              the process is called. Empty while there is none.",
+            "The VM whose front-end is connected: its name by the command line of the process, else the name of the process. Empty while there is none.",
             |device| text(device.peer.as_ref().map_or("", |peer| peer.vm.as_str())),
         ),
-        plain("pid", "process", "The process that is connected. Empty while there is none.", |device| {
+        plain("pid", "process", "The connected process. Empty while there is none.", |device| {
             let none = Value::Text(String::new());
             Some(device.peer.as_ref().map_or(none, |peer| Value::Number(peer.pid.unsigned_abs().into())))
         }),
@@ -64,7 +63,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain(
             "state",
             "word",
-            "`waiting` for a front-end, `connected`, or `removing`: its last requests are in flight.",
+            "`waiting` for a front-end, `connected`, or `removing` while its last requests are in flight.",
             |device| text(state(device)),
         ),
         plain("socket", "path", "Where it waits for its front-end.", |device| {
@@ -74,13 +73,13 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "worker",
                 "workers",
-                "The I/O workers that serve its queues, one a line. Writing one gives it all of \
-                  them, now and when a front-end comes.",
+                "The I/O workers that serve its queues, one per line. Writing one gives it all queues, \
+                 now and when a front-end connects.",
                 |device| Some(Value::Names(workers(device))),
             ),
             |object, text| Ok(Operation::MoveDevice(of(object)?, worker_of(text)?)),
         ),
-        plain("queues", "queues", "Its queues, one a line.", |device| {
+        plain("queues", "queues", "Its queues, one per line.", |device| {
             Some(Value::Names(device.queues.iter().map(|queue| queue.name.to_string()).collect()))
         }),
         plain("path", "path", "The file or block device of a disk; a null disk has none.", |device| {
@@ -92,7 +91,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain("read_only", "yes or no", "Whether the guest may only read a disk.", |device| {
             device.size.map(|_| Value::Switch(device.config.read_only))
         }),
-        plain("direct", "yes or no", "Whether the host's page cache is passed by.", |device| {
+        plain("direct", "yes or no", "Whether the host's page cache is bypassed.", |device| {
             device.size.map(|_| Value::Switch(device.config.direct))
         }),
         written(
@@ -112,14 +111,13 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "limits/requests_per_second",
                 "requests/s",
-                "What it may make at most, over all its queues; 0 for any \
-                  number.",
+                "The maximum rate over all its queues; 0 for no limit.",
                 |device| device.limits.map(|limits| Value::Number(limits[0])),
             ),
             |object, text| Ok(Operation::LimitRequests(of(object)?, number(text, "requests a second")?)),
         ),
         written(
-            plain("limits/bytes_per_second", "bytes/s", "The same in bytes; 0 for any number.", |device| {
+            plain("limits/bytes_per_second", "bytes/s", "The same in bytes; 0 for no limit.", |device| {
                 device.limits.map(|limits| Value::Number(limits[1]))
             }),
             |object, text| Ok(Operation::LimitBytes(of(object)?, number(text, "bytes a second")?)),

@@ -30,13 +30,13 @@ pub(super) fn attributes() -> Vec<Attribute> {
         attribute(name, unit, says.to_owned(), Reader::Queue(read))
     };
     let mut all = vec![
-        plain("device", "device", "The device that it is of.", |queue| {
+        plain("device", "device", "The device that it belongs to.", |queue| {
             Value::Text(Object::Device(queue.name.device).name())
         }),
         plain(
             "state",
             "word",
-            "`idle` while no front-end has it served, `served`, or `broken`: its ring violated the format and \
+            "`idle` while no front-end uses it, `served`, or `broken`: its ring violated the format and \
               is no longer served.",
             |queue| Value::Text(state(queue).to_owned()),
         ),
@@ -44,8 +44,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "worker",
                 "worker",
-                "The I/O worker that serves it, or will; empty while that is open. Writing another \
-                  one moves it, while its requests go on.",
+                "The I/O worker that serves it, or will; empty while undecided. Writing another one \
+                 moves it while its requests continue.",
                 |queue| {
                     Value::Text(queue.worker.map_or_else(String::new, |number| Object::Worker(number).name()))
                 },
@@ -56,8 +56,8 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "poll",
                 "word",
-                "`auto`: it is polled all the time or left to its guest's kicks, as its worker decides. \
-                  `always`: it is never left to kicks, and its worker never sleeps.",
+                "`auto`: it is polled all the time or waits for its guest's kicks, as its worker decides. \
+                  `always`: it never waits for kicks, and its worker never sleeps.",
                 |queue| Value::Text(if queue.polled { "always" } else { "auto" }.to_owned()),
             ),
             |object, text| match text {
@@ -70,8 +70,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
             plain(
                 "weight",
                 "",
-                "Its share of a busy worker, against the weights of other queues: 1 to 10000, 100 unless it \
-                  is set.",
+                "Its share of a busy worker, relative to the weights of other queues: 1 to 10000, default 100.",
                 |queue| Value::Number(queue.weight.into()),
             ),
             |object, text| {
@@ -100,7 +99,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
         plain(
             "delays/histogram",
             "ns and count",
-            "Where each bucket begins and how many requests are in it, one a line. A \
+            "The start of each bucket and its number of requests, one per line. A \
               bucket ends at twice where it begins; empty ones are left out.",
             |queue| {
                 let begins = |bucket: usize| if bucket == 0 { 0 } else { 1 << bucket };
@@ -108,10 +107,10 @@ pub(super) fn attributes() -> Vec<Attribute> {
                 Value::Pairs(used.map(|(bucket, count)| (begins(bucket), *count)).collect())
             },
         ),
-        plain("moves/count", "", "Times that it went from one I/O worker to another.", |queue| {
+        plain("moves/count", "", "Times that it moved to another I/O worker.", |queue| {
             Value::Number(queue.moves[0])
         }),
-        plain("moves/last_pause_ns", "ns", "For how long no worker had it in the last of them.", |queue| {
+        plain("moves/last_pause_ns", "ns", "How long no worker had it during the last move.", |queue| {
             Value::Number(queue.moves[1])
         }),
         plain("moves/longest_pause_ns", "ns", "The longest such pause.", |queue| {

@@ -64,7 +64,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
         attribute(
             "pid",
             "thread",
-            "Its thread, as the kernel numbers it.".to_owned(),
+            "The ID of its thread.".to_owned(),
             Reader::Worker(|worker| Value::Number(worker.thread.unsigned_abs().into())),
         ),
         attribute(
@@ -84,14 +84,14 @@ pub(super) fn attributes() -> Vec<Attribute> {
         attribute(
             "queues",
             "queues",
-            "The queues that it serves, one a line.".to_owned(),
+            "The queues that it serves, one per line.".to_owned(),
             Reader::Worker(|worker| Value::Names(worker.queues.iter().map(QueueName::to_string).collect())),
         ),
         written(
             attribute(
                 "pace/polling",
                 "word",
-                "What it does when there is nothing to do: `adaptive`, `always` or `never`.".to_owned(),
+                "What it does without work: `adaptive`, `always` or `never`.".to_owned(),
                 Reader::Worker(|worker| Value::Text(polling_word(worker.polling).to_owned())),
             ),
             |object, text| Ok(Operation::Poll(of(object)?, polling_of_word(text)?)),
@@ -100,7 +100,7 @@ pub(super) fn attributes() -> Vec<Attribute> {
             attribute(
                 "pace/longest_nap_us",
                 "us",
-                "The longest that a request waits for a nap to end. Empty unless `pace/polling` is `adaptive`; writing it \
+                "The longest time that a request waits for a nap to end. Empty unless `pace/polling` is `adaptive`; writing it \
                  makes it so."
                     .to_owned(),
                 Reader::Worker(|worker| match worker.polling {

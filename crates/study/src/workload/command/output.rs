@@ -21,7 +21,7 @@ pub(super) fn check(metric: &CommandMetric) -> Result<(), String> {
         (None, Some(pointer)) => {
             Err(format!("look for {} at {pointer:?}, but a JSON pointer begins with a slash", metric.name))
         }
-        _ => Err(format!("must say by regex or by pointer, and not by both, where {} is", metric.name)),
+        _ => Err(format!("must locate {} by regex or by pointer, and not by both", metric.name)),
     }
 }
 
@@ -31,12 +31,12 @@ fn compiled(name: &str, expression: &str) -> Result<Regex, String> {
         // The last line of the message is the error; the lines before illustrate it.
         let error = error.to_string();
         let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("look for {name} by an invalid expression: {why}")
+        format!("look for {name} with an invalid expression: {why}")
     })?;
     let groups = expression.captures_len() - 1;
     if groups != 1 && !expression.capture_names().flatten().any(|group| group == GROUP) {
         return Err(format!(
-            "look for {name} by an expression of {groups} groups; it needs one, or one called {GROUP}"
+            "look for {name} with an expression of {groups} groups; it needs one, or one called {GROUP}"
         ));
     }
     Ok(expression)
