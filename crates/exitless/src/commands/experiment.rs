@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Report(report::Arguments),
     /// Compare two results of the same plan, of two kernels or two hosts.
     ///
-    /// Exit status: as of `experiment report`; 2 also when the results are of different plans.
+    /// Exit status: as for `experiment report`; 2 also when the results are of different plans.
     Diff(diff::Arguments),
 }
 

@@ -41,27 +41,27 @@ pub(crate) enum Command {
     Ls(ask::ListArguments),
     /// Read attributes of a running daemon.
     ///
-    /// Exit status: as of `iocm ls`.
+    /// Exit status: as for `iocm ls`.
     Get(ask::GetArguments),
     /// Write an attribute of a running daemon.
     ///
-    /// Exit status: as of `iocm ls`.
+    /// Exit status: as for `iocm ls`.
     Set(ask::SetArguments),
     /// Create an I/O worker or a device in a running daemon.
     ///
-    /// Exit status: as of `iocm ls`.
+    /// Exit status: as for `iocm ls`.
     Create(ask::CreateArguments),
     /// Remove an I/O worker or a device from a running daemon, after its requests in flight have completed.
     ///
-    /// Exit status: as of `iocm ls`.
+    /// Exit status: as for `iocm ls`.
     Remove(ask::RemoveArguments),
     /// Move a queue, or all queues of a device, to another I/O worker while guests use them.
     ///
-    /// Exit status: as of `iocm ls`.
+    /// Exit status: as for `iocm ls`.
     Move(ask::MoveArguments),
     /// Show the rates of I/O workers and devices repeatedly.
     ///
-    /// Exit status: as of `iocm ls`; 125 also when the daemon ends.
+    /// Exit status: as for `iocm ls`; 125 also when the daemon ends.
     Watch(ask::WatchArguments),
     /// Let I/O cores follow the load: add, remove and balance I/O workers, or place the kernel's vhost
     /// threads.
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Simulate(simulate::SimulateArguments),
     /// Make a page with charts of the results of the bench `dynamic_load`.
     ///
-    /// Exit status: 0; 1 when the monitor missed an aim in a phase; 2 for a wrong command line, or a file
+    /// Exit status: 0; 1 when the monitor missed a target in a phase; 2 for a wrong command line, or a file
     /// that is not an evaluation; 125 when the page cannot be written.
     Report(report::ReportArguments),
     #[command(hide = true)]

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Args(args::Arguments),
     /// Convert QEMU's arguments to libvirt's XML.
     ///
-    /// Exit status: as of `vm args`. Arguments without an element in libvirt that QEMU accepts unchanged are
+    /// Exit status: as for `vm args`. Arguments without an element in libvirt that QEMU accepts unchanged are
     /// in <qemu:commandline>, and are not losses.
     Xml(xml::Arguments),
 }

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
-    /// Xen, or of its kernel where it has none; +device=DEVICE gives it a device to assign to guests.
+    /// Xen or, without Xen, of its kernel; +device=DEVICE gives it a device to assign to guests.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Continue although the host is not the one on which the study was started; the result says so.

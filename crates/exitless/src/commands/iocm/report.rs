@@ -13,7 +13,7 @@ use crate::status::{self, Usage};
 /// Arguments of `iocm report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// The file that `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm --bench dynamic_load` wrote.
+    /// The file that `DYNAMIC_LOAD_JSON=FILE cargo bench -p iocm-monitor --bench dynamic_load` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The page.
