@@ -90,7 +90,7 @@ pub(crate) struct MachineArguments {
     /// time of this many instructions.
     #[arg(long, value_name = "CYCLES", default_value_t = 0)]
     switch_cycles: u32,
-    /// Let clock and random numbers inside start as in all other runs with this seed; in Bochs the whole run
+    /// Let clock and random numbers inside start as in all other runs with this seed; except in xen, the whole run
     /// is then reproducible, to the last byte.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
