@@ -283,7 +283,6 @@ fn a_study_by_ssh_loses_no_run_when_the_link_breaks() {
 
 #[test]
 fn what_the_plans_for_laboratories_need_is_in_the_images() {
-    // `side-cores-lab` is for the machine itself.
     for shipped in SHIPPED.iter().filter(|shipped| shipped.text.starts_with("# For --target lab:")) {
         let lab = if shipped.name.contains("xen") { "xen" } else { "amd-svm" };
         let host = lab::Lab::find(lab).unwrap().requested_packages();

@@ -65,7 +65,7 @@ fn a_plan_whose_programs_a_laboratory_lacks_is_refused_before_anything_boots() {
     let folder = tempfile::tempdir().unwrap();
     let result = folder.path().join("result");
     let result = result.to_str().unwrap();
-    let said = run(&["experiment", "run", "side-cores-lab", "--target", "lab:amd-svm", "--output", result]);
+    let said = run(&["experiment", "run", "side-cores", "--target", "lab:amd-svm", "--output", result]);
     assert_eq!(said.status, 125, "{}\n{}", said.out, said.err);
     let lack = "its host lacks wrk (Debian's package wrk), which the workload web needs";
     assert!(said.err.contains(lack), "{}", said.err);
