@@ -81,7 +81,7 @@ fn guests_that_are_there_count_all_of_them_unless_told_otherwise() {
 fn more_guests_than_are_named_is_a_problem() {
     let asked = plan("kind = \"ssh\"\naddresses = [\"a\"]\ncounts = [1, 2]").unwrap();
     let problems = asked.problems();
-    assert!(problems[0].contains("asks for 2 guests, and 1 is named"), "{problems:?}");
+    assert!(problems[0].contains("asks for 2 guests, but 1 is named"), "{problems:?}");
 }
 
 #[test]

@@ -286,8 +286,8 @@ fn a_run_that_never_ends_fails_by_its_limit_and_is_made_again() {
     assert_eq!((conclusion.made, conclusion.failed.len()), (16, 0));
     let failed: Vec<_> = kept.iter().filter(|run| run.failure.is_some()).collect();
     let why = |run: &Run| run.failure.clone().unwrap();
-    assert!(why(failed[0]).starts_with("the warm-up was not over when"), "{}", why(failed[0]));
-    assert!(failed.iter().any(|run| why(run).starts_with("the measured step was not over when")));
+    assert!(why(failed[0]).starts_with("the warm-up was still running at"), "{}", why(failed[0]));
+    assert!(failed.iter().any(|run| why(run).starts_with("the measured step was still running at")));
     assert!(failed.len() == 2 && why(failed[1]).ends_with("(order.run_limit)"), "{failed:?}");
     assert_eq!(world.seen("start"), world.seen("stop"));
 }

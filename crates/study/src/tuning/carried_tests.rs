@@ -75,7 +75,7 @@ fn guests_get_the_devices_of_the_definition() {
     assert_eq!((guests.machine.as_str(), guests.irqchip), ("pc", Some(Irqchip::Split)));
     assert_eq!(guests.disk().unwrap().bus, DiskBus::Ide);
     assert_eq!(guests.net().unwrap().model, NetModel::Vmxnet3);
-    assert!(notes[0].contains("no driver for e1000; vmxnet3 stands for it"), "{notes:?}");
+    assert!(notes[0].contains("no driver for e1000; vmxnet3 replaces it"), "{notes:?}");
     let modern = XML.replace("machine='pc'", "machine='q35'").replace("bus='ide'", "bus='virtio'");
     let modern = modern.replace("model type='e1000'", "model type='virtio'").replace("hda", "vda");
     let (plan, _) = like(&modern);
