@@ -80,7 +80,7 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     write(&image.join(COMPRESSED_KERNEL), &compressed)?;
     write(&root.join(GUEST).join("vmlinux"), &elf)?;
     write(&root.join(GUEST).join("vmlinuz"), &compressed)?;
-    write(&root.join(GUEST).join("initrd.img"), &reporting_guest(root, Path::new(""), &[])?)?;
+    write(&root.join(GUEST).join("initrd.img"), &reporting_guest(root, &[])?)?;
 
     let folder = root.join("usr/lib/modules").join(&release);
     let available = files_below(&folder);
@@ -167,10 +167,10 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The initial RAM disk of a guest that loads these modules of a folder, says when it is up, runs /job.sh if a second
-/// archive brings one, and powers off.
-pub(crate) fn reporting_guest(root: &Path, folder: &Path, modules: &[String]) -> Result<Vec<u8>, Error> {
-    let load: String = modules.iter().map(|file| format!("insmod /modules/{file}\n")).collect();
+/// The initial RAM disk of a guest that loads these modules, given by file name with their contents, says when it is up,
+/// runs /job.sh if a second archive brings one, and powers off.
+pub(crate) fn reporting_guest(root: &Path, modules: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Error> {
+    let load: String = modules.iter().map(|(file, _)| format!("insmod /modules/{file}\n")).collect();
     let init = format!(
         "#!/bin/busybox sh\n\
          /bin/busybox --install -s /bin\n\
@@ -181,15 +181,15 @@ pub(crate) fn reporting_guest(root: &Path, folder: &Path, modules: &[String]) ->
          poweroff -f\n"
     );
     let in_memory = || Error::file("Could not make the guest's", "initial RAM disk");
-    let read = |path: PathBuf| fs::read(&path).map_err(Error::file("Could not read", path));
+    let busybox = root.join("usr/bin/busybox");
+    let busybox = fs::read(&busybox).map_err(Error::file("Could not read", &busybox))?;
     let mut archive = Archive::default();
     for folder in ["/proc", "/sys", "/dev"] {
         archive.folder(folder).map_err(in_memory())?;
     }
-    archive.file("/bin/busybox", 0o755, &read(root.join("usr/bin/busybox"))?).map_err(in_memory())?;
-    for file in modules {
-        let contents = read(folder.join(file))?;
-        archive.file(&format!("/modules/{file}"), 0o644, &contents).map_err(in_memory())?;
+    archive.file("/bin/busybox", 0o755, &busybox).map_err(in_memory())?;
+    for (file, contents) in modules {
+        archive.file(&format!("/modules/{file}"), 0o644, contents).map_err(in_memory())?;
     }
     archive.file("/init", 0o755, init.as_bytes()).map_err(in_memory())?;
     archive.finish().map_err(in_memory())

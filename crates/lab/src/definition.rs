@@ -147,9 +147,9 @@ impl Lab {
         self.hypervisor == Hypervisor::Xen
     }
 
-    /// Tests whether its machine can have devices that a host of KVM assigns.
+    /// Tests whether its machine can have devices that the host assigns.
     pub fn can_have_devices(&self) -> bool {
-        self.emulator == Emulator::Qemu && matches!(self.hypervisor, Hypervisor::Kvm { .. })
+        self.emulator == Emulator::Qemu
     }
 
     /// Whether Debian's own QEMU, which the image has, serves where ours cannot be compiled. It has no AVIC.

@@ -1,5 +1,5 @@
-//! What a host with devices boots in place of the laboratories' kernel: Debian's generic one, because the cloud kernel
-//! knows no AMD IOMMU; modules for it; and a guest that drives the devices.
+//! What a host of KVM with devices boots in place of the laboratories' kernel: Debian's generic one, because the cloud
+//! kernel knows no AMD IOMMU; modules for it; and a guest that drives the devices.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -100,9 +100,14 @@ impl Recipe for DeviceManifest {
         write(&folder.join(KERNEL), &kernel.elf)?;
         write(&folder.join(GUEST[0]), &kernel.compressed)?;
         let order = keep_modules(root, &folder.join(MODULES), &kernel.release)?;
-        let drivers = with_needs(&order, &GUEST_MODULES);
-        let guest = reporting_guest(root, &folder.join(MODULES), &drivers)?;
-        write(&folder.join(GUEST[1]), &guest)?;
+        let drivers: Result<Vec<_>, Error> = with_needs(&order, &GUEST_MODULES)
+            .into_iter()
+            .map(|file| {
+                let path = folder.join(MODULES).join(&file);
+                Ok((file, fs::read(&path).map_err(Error::file("Could not read", &path))?))
+            })
+            .collect();
+        write(&folder.join(GUEST[1]), &reporting_guest(root, &drivers?)?)?;
         manifest(folder, packages, kernel.release, with_needs(&order, &EARLY_MODULES))
     }
 }

@@ -69,7 +69,7 @@ pub enum Error {
         lab: &'static str,
     },
     /// The laboratory's machine cannot have devices to assign.
-    #[error("{lab} cannot have devices: its machine has no IOMMU; use amd-avic or amd-svm")]
+    #[error("{lab} cannot have devices: its machine has no IOMMU; use amd-avic, amd-svm or xen")]
     NoDevices {
         /// The laboratory.
         lab: &'static str,

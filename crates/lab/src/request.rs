@@ -33,9 +33,8 @@ pub struct Request {
     pub bare: bool,
     /// The guest image is a second disk, which this program finds inside. It must have been built.
     pub guest_image: bool,
-    /// Devices that the host can assign to guests. With devices the host has an IOMMU and Debian's generic
-    /// kernel, and boots each time, because snapshots cannot include them. The [`crate::DeviceImage`] must have
-    /// been built.
+    /// Devices that the host can assign to guests. With devices the host has an IOMMU and boots each time, because snapshots
+    /// cannot include them. One of KVM has Debian's generic kernel then, and the [`crate::DeviceImage`] must have been built.
     pub devices: Vec<Device>,
     /// CPUs of the emulated host.
     pub cpus: u16,

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{DISK, MODULES, PackedKernel, files_below, list_modules, make_disk, unpacked_module};
+use crate::assemble::{
+    DISK, MODULES, PackedKernel, files_below, list_modules, make_disk, reporting_guest, unpacked_module,
+};
 use crate::definition::Emulator;
 use crate::error::Error;
 use crate::guest_initial_ram_disk::{loading, with_needs};
@@ -16,7 +18,7 @@ use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::Invocation;
 use crate::tree::{remove, write};
 use crate::xen_guest;
-use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, LATER_MODULES, VIRTIO_MODULES};
+use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, GUEST_MODULES, LATER_MODULES, VIRTIO_MODULES};
 
 pub(crate) const HYPERVISOR: &str = "xen.elf";
 pub(crate) const KERNEL: &str = "vmlinux";
@@ -83,7 +85,7 @@ pub(crate) fn assemble(root: &Path, image: &Path, on_progress: OnProgress<'_>) -
     let busybox = fs::read(&busybox).map_err(Error::file("Could not read", &busybox))?;
     xen_guest::write_below(root, &busybox)?;
     step();
-    let modules = keep_modules(root, image, &kernel.release)?;
+    let modules = keep_modules(root, image, &kernel.release, &guest.join(xen_guest::DEVICE_RAM_DISK))?;
     remove(&root.join("boot"))?;
     prepare_tree(root)?;
     step();
@@ -126,13 +128,18 @@ fn unpack_hypervisor(root: &Path, image: &Path) -> Result<(), Error> {
     write(&image.join(HYPERVISOR), &elf)
 }
 
-/// Unpacks the modules that are loaded early into the image, leaves those that may be needed later in the
-/// tree, and removes all others.
-fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, Error> {
+/// Unpacks the modules that are loaded early into the image, makes the initial RAM disk of the guests that load modules,
+/// leaves those that may be needed later in the tree, and removes all others.
+fn keep_modules(
+    root: &Path,
+    image: &Path,
+    release: &str,
+    guest_ram_disk: &Path,
+) -> Result<XenModules, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);
     let early = EARLY_MODULES.iter().chain(&VIRTIO_MODULES).chain(&ATA_MODULES);
-    let wanted: Vec<&str> = early.chain(&LATER_MODULES).copied().collect();
+    let wanted: Vec<&str> = early.chain(&LATER_MODULES).chain(&GUEST_MODULES).copied().collect();
     let order = loading(&folder, &wanted)?;
     let available = files_below(&folder);
     let early = XenModules {
@@ -143,6 +150,11 @@ fn keep_modules(root: &Path, image: &Path, release: &str) -> Result<XenModules, 
     for file in early.all() {
         write(&image.join(MODULES).join(file), &unpacked_module(&folder, &available, file)?)?;
     }
+    let drivers: Result<Vec<_>, Error> = with_needs(&order, &GUEST_MODULES)
+        .into_iter()
+        .map(|file| unpacked_module(&folder, &available, &file).map(|contents| (file, contents)))
+        .collect();
+    write(guest_ram_disk, &reporting_guest(root, &drivers?)?)?;
     let kept: Vec<&String> = order.values().flatten().collect();
     let needless = |path: &&PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -8,6 +8,9 @@ use crate::tree::write;
 
 /// The folder of the guest's files on the disk.
 pub(crate) const FOLDER: &str = "opt/exitless/guest";
+/// Initial RAM disks in this folder; the second one is that of a guest with drivers for assigned devices.
+const RAM_DISK: &str = "initrd.img";
+pub(crate) const DEVICE_RAM_DISK: &str = "device-initrd.img";
 
 /// Reports when it is up, then does what `work=` on its command line demands: `busy` sleeps, copies, and
 /// reads the time stamp counter repeatedly; anything else waits. `power-off` ends it at once. With `serial`
@@ -42,9 +45,11 @@ const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptom
 const HVM_ARGUMENTS: &str = " pci=noearly no_timer_check tsc=reliable serial";
 
 /// Devices of an HVM guest: the minimum with which QEMU runs, and a serial port whose output is stored beside
-/// that of the consoles. Until Linux uses Xen's timer it has 250 ticks a second; without this mode, those
-/// that came while it had no CPU would all be delivered late and leave it no time for anything else.
-const HVM_DEVICES: &str = "vga = \"none\"\nnographic = 1\nusb = 0\nxen_platform_pci = 1\n\
+/// that of the consoles. VNC, which `xl` gives by default, listens on 127.0.0.1; that fails as soon as dom0 has
+/// another address, because `lo` is down. With `nographic` the firmware would use the serial port, too. Until
+/// Linux uses Xen's timer it has 250 ticks a second; without this mode, those that came while it had no CPU would
+/// all be delivered late and leave it no time for anything else.
+const HVM_DEVICES: &str = "vga = \"none\"\nvnc = 0\nusb = 0\nxen_platform_pci = 1\n\
     timer_mode = \"one_missed_tick_pending\"\nserial = \"file:/var/log/xen/console/serial-hvm.log\"\n";
 
 /// Writes the initial RAM disk and the definitions below `root`. The kernel is already there, as `vmlinux`
@@ -59,16 +64,26 @@ pub(crate) fn write_below(root: &Path, busybox: &[u8]) -> Result<(), Error> {
         .and_then(|()| archive.file("/init", 0o755, INIT.as_bytes()));
     let bytes =
         made.and_then(|()| archive.finish()).map_err(Error::file("Could not make the guest's", FOLDER))?;
-    write(&folder.join("initrd.img"), &bytes)?;
-    write(&folder.join("pvh.cfg"), definition("pvh", "vmlinux", "", "").as_bytes())?;
+    write(&folder.join(RAM_DISK), &bytes)?;
+    let pvh = definition("pvh", "pvh", "vmlinux", RAM_DISK, "", "");
+    write(&folder.join("pvh.cfg"), pvh.as_bytes())?;
     // An HVM guest is started by a loader that accepts only compressed kernels, and needs a device model.
-    let hvm = definition("hvm", "vmlinuz", HVM_ARGUMENTS, HVM_DEVICES);
-    write(&folder.join("hvm.cfg"), hvm.as_bytes())
+    let hvm = definition("hvm", "hvm", "vmlinuz", RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
+    write(&folder.join("hvm.cfg"), hvm.as_bytes())?;
+    let device = definition("device", "hvm", "vmlinuz", DEVICE_RAM_DISK, HVM_ARGUMENTS, HVM_DEVICES);
+    write(&folder.join("device.cfg"), device.as_bytes())
 }
 
-fn definition(kind: &str, kernel: &str, arguments: &str, devices: &str) -> String {
+fn definition(
+    name: &str,
+    kind: &str,
+    kernel: &str,
+    ram_disk: &str,
+    arguments: &str,
+    devices: &str,
+) -> String {
     format!(
-        "name = \"{kind}\"\ntype = \"{kind}\"\nkernel = \"/{FOLDER}/{kernel}\"\nramdisk = \"/{FOLDER}/initrd.img\"\n\
+        "name = \"{name}\"\ntype = \"{kind}\"\nkernel = \"/{FOLDER}/{kernel}\"\nramdisk = \"/{FOLDER}/{ram_disk}\"\n\
          extra = \"{ARGUMENTS}{arguments}\"\nmemory = 256\nvcpus = 1\n\
          # Xen's emulation of RDTSCP needs what QEMU's SVM lacks.\ntsc_mode = \"native\"\n{devices}"
     )
@@ -85,6 +100,9 @@ mod tests {
         let text = |name: &str| std::fs::read_to_string(root.path().join(FOLDER).join(name)).unwrap();
         assert!(text("pvh.cfg").contains("type = \"pvh\"\nkernel = \"/opt/exitless/guest/vmlinux\"\n"));
         assert!(text("hvm.cfg").contains("vga = \"none\"") && !text("pvh.cfg").contains("vga"));
+        assert!(
+            text("device.cfg").contains("type = \"hvm\"\n") && text("device.cfg").contains(DEVICE_RAM_DISK)
+        );
         assert!(
             text("hvm.cfg").contains("no_timer_check tsc=reliable serial\"\n")
                 && !text("pvh.cfg").contains("serial")

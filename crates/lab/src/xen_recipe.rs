@@ -3,7 +3,7 @@
 use crate::recipe::{self, COMPONENTS, RELEASE};
 
 /// Incremented when the steps that turn packages into the image change.
-const STEPS: u32 = 5;
+const STEPS: u32 = 6;
 
 /// Packages asked for; apt adds what they depend on.
 pub(crate) const PACKAGES: [&str; 32] = [
@@ -82,8 +82,9 @@ pub(crate) const VIRTIO_MODULES: [&str; 1] = ["virtio_blk"];
 pub(crate) const ATA_MODULES: [&str; 2] = ["sd_mod", "ata_piix"];
 
 /// Modules that stay on the disk, for `modprobe`; their dependencies stay as well.
-pub(crate) const LATER_MODULES: [&str; 10] = [
+pub(crate) const LATER_MODULES: [&str; 11] = [
     "bridge",
+    "igb",
     "iptable_filter",
     "loop",
     "overlay",
@@ -95,10 +96,14 @@ pub(crate) const LATER_MODULES: [&str; 10] = [
     "xen_pciback",
 ];
 
+/// Modules of guests, which drive assigned devices.
+pub(crate) const GUEST_MODULES: [&str; 2] = ["igbvf", "nvme"];
+
 /// Identifies the recipe.
 pub(crate) fn content_key() -> String {
     let steps = STEPS.to_string();
     let parts = [RELEASE, COMPONENTS, &steps];
     let modules = EARLY_MODULES.iter().chain(&VIRTIO_MODULES).chain(&ATA_MODULES).chain(&LATER_MODULES);
+    let modules = modules.chain(&GUEST_MODULES);
     recipe::key(parts.iter().chain(&PACKAGES).chain(&LEFT_OUT).chain(modules))
 }

@@ -67,7 +67,7 @@ pub(crate) struct MachineArguments {
     #[arg(long)]
     guest_image: bool,
     /// Give the emulated host a device that it can assign to guests: nvme, or igb with virtual functions.
-    /// Only in amd-avic and amd-svm. The host then has an IOMMU, and boots each time.
+    /// Only in amd-avic, amd-svm and xen. The host then has an IOMMU, and boots each time.
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
     /// The number of CPUs of the emulated host.
@@ -167,7 +167,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             built: shared.is_some() && own.is_some() && emulated,
             disk_usage_bytes: shared.unwrap_or(0) + own.unwrap_or(0),
             emulator_bytes: emulator.unwrap_or(0),
-            device_image_bytes: devices.filter(|_| lab.can_have_devices()).unwrap_or(0),
+            device_image_bytes: devices.filter(|_| lab.can_have_devices() && !lab.is_xen()).unwrap_or(0),
             snapshot_bytes: lab::snapshots_size(&cache, &lab),
         }
     });
@@ -347,6 +347,9 @@ pub(super) fn prepare_devices(lab: &Lab, devices: &[Device], stop: &AtomicBool) 
         return Ok(());
     }
     lab::require_devices(lab, devices)?;
+    if lab.is_xen() {
+        return Ok(());
+    }
     let cache = Cache::of_user()?;
     if DeviceImage::find(&cache)?.is_none() {
         say_effort("the kernel of hosts with devices", &DEVICE_BUILD_EFFORT, &cache);

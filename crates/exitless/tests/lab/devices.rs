@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::arms::{exits, near};
-use crate::command::{Said, exitless, run, said};
+use crate::command::{Dom0, Said, exitless, run, said};
 use crate::doctor::found;
 use crate::experiment::{figure, shortened, study};
 
@@ -210,6 +210,43 @@ fn the_interrupts_of_an_assigned_virtual_function_are_posted_to_the_guest() {
     assert_posted(&said.json()["vms"][0], "0000:01:10.0");
 }
 
+/// The guest of Xen prints how many interrupts of the disk it had around two hundred reads.
+const READING_TWICE: &str = "\
+    for ROUNDS in 0 1 2; do set -- $(grep nvme0q1 /proc/interrupts); echo after $ROUNDS rounds: $2; \
+    dd if=/dev/nvme0n1 of=/dev/null bs=512 count=100 iflag=direct 2> /dev/null; done";
+
+#[test]
+fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_reach() {
+    let script = format!(
+        "set -e; modprobe igb; CARD=/sys/bus/pci/devices/0000:02:00.0; until PORT=$(ls $CARD/net); do sleep 0.1; done; \
+         echo 1 > $CARD/sriov_numvfs; busybox ip addr add 10.0.0.1/24 dev $PORT; busybox ip link set $PORT up; \
+         modprobe xen-pciback; for DEVICE in 0000:01:00.0 0000:02:10.0; do xl pci-assignable-add $DEVICE; done; \
+         echo '{READING_TWICE}; {PINGING}' > job.sh; cp /opt/exitless/guest/device-initrd.img initrd; \
+         echo job.sh | cpio -o -H newc >> initrd; \
+         {{ cat /opt/exitless/guest/device.cfg; echo 'ramdisk = \"/root/initrd\"'; \
+         echo 'pci = [ \"0000:01:00.0\", \"0000:02:10.0\" ]'; }} > both.cfg; \
+         echo '{{\"doctor\":'; exitless doctor --json || true; echo ',\"lint\":'; exitless vm lint --json both.cfg || true; \
+         echo '}}'; xl create -q both.cfg; LOG=/var/log/xen/console/guest-device.log; \
+         until grep -q behind $LOG; do sleep 1; xl domid device > /dev/null; done; cat $LOG >&2"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let dom0 = Dom0 { options: &["--device", "nvme", "--device", "igb"], limit: 900, ..Dom0::default() };
+    let said = dom0.run(&script, &[], folder.path().to_str().unwrap());
+    assert_eq!(said.status, 0, "{}{}", said.out, said.err);
+    let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
+    assert_eq!((after(1) - after(0), after(2) - after(1)), (100, 100), "{}", said.err);
+    assert!(said.err.contains("30 packets transmitted, 30 packets received"), "{}", said.err);
+    let received = counted(&said.err, "behind:") - counted(&said.err, "before:");
+    assert!(received >= 30, "{received}: {}", said.err);
+
+    // exitless has seen in dom0 that both can be assigned.
+    let seen = said.json();
+    for rule in ["xen-iommu", "xen-pass-through"] {
+        assert_eq!(found(&seen["doctor"], rule).0, "pass", "{rule}: {}", seen["doctor"]);
+    }
+    assert_eq!(found(&seen["lint"], "xl-pass-through").0, "pass", "{}", seen["lint"]);
+}
+
 /// A damaged file is not booted, though it is as long as it was.
 #[test]
 fn the_kernel_of_hosts_with_devices_is_checked_before_it_is_booted() {
@@ -248,7 +285,7 @@ fn a_laboratory_without_an_iommu_is_refused_before_anything_is_fetched() {
     let output = exitless(&arguments).env("XDG_CACHE_HOME", nothing.path()).output().unwrap();
     let said = said(&output);
     assert!(
-        said.status == 125 && said.err.contains("use amd-avic or amd-svm"),
+        said.status == 125 && said.err.contains("use amd-avic, amd-svm or xen"),
         "{}: {}",
         said.status,
         said.err
@@ -268,7 +305,7 @@ fn the_devices_of_a_studys_target_are_checked_before_anything_is_fetched() {
     let result = nothing.path().join("result");
     for (target, status, why) in [
         ("lab:amd-avic+device=disk", 2, "The target says device=disk: no such device; known: nvme, igb"),
-        ("lab:intel-apicv+device=igb", 125, "use amd-avic or amd-svm"),
+        ("lab:intel-apicv+device=igb", 125, "use amd-avic, amd-svm or xen"),
     ] {
         let arguments = ["experiment", "run", "two-vf-avic-lab", "--target", target, "--output"];
         let mut command = exitless(&arguments);

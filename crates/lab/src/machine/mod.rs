@@ -127,8 +127,8 @@ impl Machine<'_> {
     }
 
     fn command_line(&self) -> String {
-        // The host's own DMA is not translated, as on real hosts that assign devices to guests.
-        let own = if self.devices.is_empty() { "" } else { "iommu=pt " };
+        // The host's own DMA is not translated, as on real hosts that assign devices to guests. Xen's IOMMU is its own.
+        let own = if self.devices.is_empty() || self.xen.is_some() { "" } else { "iommu=pt " };
         format!(
             "{KERNEL_ARGUMENTS} {own}{} {} -- {AGENT_ARGUMENT}",
             self.lab.kernel_arguments, self.kernel_arguments
