@@ -247,6 +247,22 @@ fn xen_gives_a_disk_and_a_virtual_function_to_a_guest_which_their_interrupts_rea
     assert_eq!(found(&seen["lint"], "xl-pass-through").0, "pass", "{}", seen["lint"]);
 }
 
+/// Two guests of Xen, a function each: a cap leaves them less of the CPU.
+#[test]
+fn two_guests_of_xen_on_one_cpu_send_by_virtual_functions_with_all_of_it_and_with_less() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = include_str!("../../../../plans/two-vf-xen-lab.toml");
+    let plan = shortened(plan, &[("repeats = 3", "repeats = 1"), ("-l 4", "-l 2")], folder.path());
+    let findings = study(plan.to_str().unwrap(), "xen+device=igb", 2, folder.path());
+    let of = |metric: &str, arm| figure(&findings, "stream", metric, arm, 0).unwrap_or(f64::NAN);
+    for arm in ["full", "low"] {
+        assert!(of("throughput", arm) > 1e6, "{arm}: {}", of("throughput", arm));
+        assert!(of("exits.interrupt", arm) > 0.0, "{arm}: {}", of("exits.interrupt", arm));
+    }
+    let (full, low) = (of("guests-cpu.busy", "full"), of("guests-cpu.busy", "low"));
+    assert!(low < 60.0 && full > 1.5 * low, "{full} and {low}");
+}
+
 /// A damaged file is not booted, though it is as long as it was.
 #[test]
 fn the_kernel_of_hosts_with_devices_is_checked_before_it_is_booted() {

@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// All of them, each in full size and in a size for laboratories.
-pub const SHIPPED: [Shipped; 23] = shipped![
+pub const SHIPPED: [Shipped; 24] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "iozone-irqchip-lab",
@@ -30,6 +30,7 @@ pub const SHIPPED: [Shipped; 23] = shipped![
     "sysbench-threads-lab",
     "sysbench-avic-lab",
     "two-vf-avic-lab",
+    "two-vf-xen-lab",
     "ipi-cost",
     "ipi-cost-lab",
     "side-cores",
