@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Fingerprint;
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,27 @@ pub struct Run {
     /// Faults that do not invalidate it: lost events, missing samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+impl Run {
+    /// An attempt at a run that begins now, without figures.
+    pub(crate) fn begun(cell: Cell, position: u32, attempt: u32) -> Self {
+        Self {
+            cell,
+            position,
+            attempt,
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            spent: 0.0,
+            took: 0.0,
+            start_skew: None,
+            guests: Vec::new(),
+            host: Vec::new(),
+            fingerprint: Fingerprint::default(),
+            guest_facts: Vec::new(),
+            failure: None,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 impl Cell {

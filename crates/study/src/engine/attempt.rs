@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::watch::Watch;
 use super::{Engine, EngineError, Phase, facts, failures, scene, together};
@@ -89,21 +89,8 @@ impl Engine<'_> {
     }
 
     fn blank(&mut self, slot: &Slot, attempt: u32) -> Run {
-        Run {
-            cell: slot.cell.clone(),
-            position: slot.position,
-            attempt,
-            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-            spent: 0.0,
-            took: 0.0,
-            start_skew: None,
-            guests: Vec::new(),
-            host: Vec::new(),
-            fingerprint: self.rig.fingerprint(),
-            guest_facts: Vec::new(),
-            failure: None,
-            warnings: Vec::new(),
-        }
+        let fingerprint = self.rig.fingerprint();
+        Run { fingerprint, ..Run::begun(slot.cell.clone(), slot.position, attempt) }
     }
 
     fn make(

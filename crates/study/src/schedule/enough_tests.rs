@@ -16,26 +16,13 @@ fn run(block: u32, level: &str, value: f64) -> Run {
         combine: Combine::Sum,
         value,
     };
-    Run {
-        cell: Cell {
-            block,
-            arm: BTreeMap::from([("switch".to_owned(), level.to_owned())]),
-            guests: 1,
-            workload: "first".to_owned(),
-        },
-        position: 0,
-        attempt: 0,
-        started: 0,
-        spent: 0.0,
-        took: 1.0,
-        start_skew: None,
-        guests: vec![vec![metric]],
-        host: Vec::new(),
-        fingerprint: host::Fingerprint::default(),
-        guest_facts: Vec::new(),
-        failure: None,
-        warnings: Vec::new(),
-    }
+    let cell = Cell {
+        block,
+        arm: BTreeMap::from([("switch".to_owned(), level.to_owned())]),
+        guests: 1,
+        workload: "first".to_owned(),
+    };
+    Run { started: 0, took: 1.0, guests: vec![vec![metric]], ..Run::begun(cell, 0, 0) }
 }
 
 /// Blocks whose change is 10 % plus or minus `spread`.

@@ -20,19 +20,11 @@ fn run(index: usize) -> Run {
     let plan = Plan::read(TEXT, "small.toml").unwrap();
     let slot = Schedule::new(&plan, 5).block(0).into_iter().flat_map(|arm| arm.slots).nth(index).unwrap();
     Run {
-        cell: slot.cell,
-        position: slot.position,
-        attempt: 0,
         started: 1,
         spent: 1.0,
         took: 0.5,
-        start_skew: None,
         guests: vec![Vec::new()],
-        host: Vec::new(),
-        fingerprint: Fingerprint::default(),
-        guest_facts: Vec::new(),
-        failure: None,
-        warnings: Vec::new(),
+        ..Run::begun(slot.cell, slot.position, 0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The side with the result folder: requests missing runs, and reconnects when a connection breaks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::{Connection, Remote, RemoteError};
 use crate::engine::{Conclusion, Past, StudyProgress};
@@ -276,19 +276,9 @@ impl Session<'_> {
         let attempt = self.past.tried(progress.position).ever;
         self.past.fail(progress.position);
         let run = Run {
-            cell: progress.cell,
-            position: progress.position,
-            attempt,
-            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             spent: self.past.spent(),
-            took: 0.0,
-            start_skew: None,
-            guests: Vec::new(),
-            host: Vec::new(),
-            fingerprint: host::Fingerprint::default(),
-            guest_facts: Vec::new(),
             failure: Some(format!("the connection to the target was lost: {why}")),
-            warnings: Vec::new(),
+            ..Run::begun(progress.cell, progress.position, attempt)
         };
         let folder = self.store.unfinished()?;
         self.store.keep(&run, &folder)

@@ -59,19 +59,11 @@ fn progress(slot: &Slot) -> StudyProgress {
 
 fn run(slot: &Slot) -> Run {
     Run {
-        cell: slot.cell.clone(),
-        position: slot.position,
-        attempt: 0,
         started: 1,
         spent: 1.0,
         took: 0.5,
-        start_skew: None,
         guests: vec![Vec::new()],
-        host: Vec::new(),
-        fingerprint: Fingerprint::default(),
-        guest_facts: Vec::new(),
-        failure: None,
-        warnings: Vec::new(),
+        ..Run::begun(slot.cell.clone(), slot.position, 0)
     }
 }
 
