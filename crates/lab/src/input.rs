@@ -1,7 +1,7 @@
 //! The input of an emulated host: the order, and the files that it places.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 
 use crate::error::Error;
 use crate::frames::{Frame, LARGEST_PAYLOAD};
@@ -32,7 +32,6 @@ impl Input {
     /// Sends it. The error is `None` if the emulator accepts no more bytes, whose end gives the reason, and
     /// otherwise says which file could not be read, for which the agent would wait for ever.
     pub(crate) fn send(self, to: &mut impl Write) -> Result<(), Option<Error>> {
-        let mut to = BufWriter::new(to);
         to.write_all(&self.order).map_err(|_| None)?;
         for (placed, mut file) in self.files {
             let mut left = placed.bytes;
@@ -104,6 +103,6 @@ pub(crate) mod tests {
     #[test]
     fn an_emulator_that_has_ended_is_no_failure_of_the_files() {
         let mut full: [u8; 0] = [];
-        assert!(input_with(b"12345", 5).send(&mut full.as_mut_slice()).unwrap_err().is_none());
+        assert!(input_with(b"12345", 6).send(&mut full.as_mut_slice()).unwrap_err().is_none());
     }
 }
