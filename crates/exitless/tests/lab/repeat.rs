@@ -6,10 +6,13 @@ use serde_json::Value;
 use crate::command::run;
 use crate::experiment::{shortened, study};
 
-/// Starts programs from the disk, sleeps, draws random numbers, lets both CPUs work together, and prints the time after
-/// each step, and the interrupts of each CPU.
+/// Starts programs from the disk, writes 100 blocks at once that do not adjoin, sleeps, draws random numbers, lets both
+/// CPUs work together, and prints the time after each step, and the interrupts of each CPU.
 const JOB: &str = "
     for program in /usr/bin/f*; do md5sum $program; date +%N; done
+    head -c 1M /dev/zero >file; sync
+    for block in $(seq 1 2 200); do dd if=/dev/zero of=file bs=4k count=1 seek=$block conv=notrunc status=none; done
+    sync; date +%N
     for turn in 1 2 3 4 5; do sleep 0.02; date +%N; done
     head -c 100000 /dev/urandom | md5sum
     seq 1 3000 | sort -r | md5sum
