@@ -33,7 +33,8 @@ pub enum Target {
     Lab {
         /// Its name.
         name: String,
-        /// Further arguments of its Xen, or of its kernel if it has none; `device=NAME` is a device of it.
+        /// `cpus=N`, `memory=MIB`, `switch-cycles=N` and `device=NAME` for its machine; others are arguments of its Xen, or
+        /// of its kernel if it has none.
         arguments: Vec<String>,
     },
 }

@@ -1,8 +1,11 @@
 //! `exitless lab`: list, build, run, shell, clean.
 
+use std::fmt::Display;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -57,6 +60,11 @@ pub(crate) enum Command {
     Clean,
 }
 
+/// CPUs that an emulated host can have.
+pub(super) const CPUS: RangeInclusive<u16> = 1..=8;
+/// The memory that an emulated host can have, in MiB.
+pub(super) const MEMORY_MIB: RangeInclusive<u64> = 256..=2048;
+
 /// The settings of the emulated machine.
 #[derive(Debug, Args)]
 pub(crate) struct MachineArguments {
@@ -71,10 +79,10 @@ pub(crate) struct MachineArguments {
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
     /// The number of CPUs of the emulated host.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=8))]
+    #[arg(long, default_value_t = 2, value_parser = parse_cpus)]
     cpus: u16,
     /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
-    #[arg(long, value_parser = clap::value_parser!(u64).range(256..=2048))]
+    #[arg(long, value_parser = parse_memory)]
     memory: Option<u64>,
     /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
     #[arg(long, value_name = "SECONDS")]
@@ -404,6 +412,23 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         boot: machine.boot,
         ..Request::new(command)
     }
+}
+
+fn parse_cpus(given: &str) -> Result<u16, String> {
+    within(given, CPUS)
+}
+
+fn parse_memory(given: &str) -> Result<u64, String> {
+    within(given, MEMORY_MIB)
+}
+
+/// The number in `given`, which the range has to contain.
+pub(super) fn within<N: FromStr + PartialOrd + Display>(
+    given: &str,
+    range: RangeInclusive<N>,
+) -> Result<N, String> {
+    let number = given.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
 }
 
 pub(super) fn parse_device(given: &str) -> Result<Device, String> {

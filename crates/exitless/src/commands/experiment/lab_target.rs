@@ -19,13 +19,12 @@ use study::workload::Place;
 
 use super::SERVE;
 use crate::commands::guest;
-use crate::commands::lab::{parse_device, prepare_devices, with_laboratory};
+use crate::commands::lab::{CPUS, MEMORY_MIB, parse_device, prepare_devices, with_laboratory, within};
 use crate::console::BuildProgress;
 use crate::status::Usage;
 
 const REQUEST: &str = "study-request";
-/// The memory of the emulated host, for its guests.
-const MEMORY_MIB: u64 = 2048;
+const CPUS_BY_DEFAULT: u16 = 2;
 const LAST_WORDS: usize = 4096;
 
 /// Makes a laboratory ready, with the guest image if the plan needs it, and returns its emulator's name.
@@ -36,8 +35,8 @@ pub(super) fn make_ready(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(LabRemote, String)> {
     let lab = Lab::find(name)?;
-    let (devices, arguments) = devices_among(arguments)?;
-    prepare_devices(lab, &devices, stop)?;
+    let mut machine = Machine::of(lab, arguments)?;
+    prepare_devices(lab, &machine.devices, stop)?;
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
     let in_guests = match guest_image {
@@ -60,23 +59,9 @@ pub(super) fn make_ready(
         );
         Ok(laboratory.emulator_name())
     })?;
-    let seed = plan.order.seed;
-    Ok((LabRemote { machine: Machine { lab, guest_image, devices, arguments, seed } }, emulated))
-}
-
-/// The devices among the words of a target, and the other words.
-fn devices_among(words: &[String]) -> anyhow::Result<(Vec<Device>, Vec<String>)> {
-    let (mut devices, mut others) = (Vec::new(), Vec::new());
-    for word in words {
-        match word.strip_prefix("device=") {
-            Some(name) => {
-                devices
-                    .push(parse_device(name).map_err(|why| Usage(format!("The target says {word}: {why}")))?);
-            }
-            None => others.push(word.clone()),
-        }
-    }
-    Ok((devices, others))
+    machine.guest_image = guest_image;
+    machine.seed = plan.order.seed;
+    Ok((LabRemote { machine }, emulated))
 }
 
 /// The programs that an emulated host and its guests lack, by the packages of their images, each a sentence. Guests
@@ -107,9 +92,44 @@ struct Machine {
     lab: &'static Lab,
     guest_image: bool,
     devices: Vec<Device>,
+    cpus: u16,
+    memory_mib: u64,
+    switch_cycles: u32,
+    /// Of its Xen, or of its kernel if it has none.
     arguments: Vec<String>,
     /// That of the plan, with which the study can be made again.
     seed: Option<u64>,
+}
+
+impl Machine {
+    /// The machine that the words of a target describe.
+    fn of(lab: &'static Lab, words: &[String]) -> anyhow::Result<Self> {
+        let mut machine = Self {
+            lab,
+            guest_image: false,
+            devices: Vec::new(),
+            cpus: CPUS_BY_DEFAULT,
+            memory_mib: *MEMORY_MIB.end(),
+            switch_cycles: 0,
+            arguments: Vec::new(),
+            seed: None,
+        };
+        for word in words {
+            machine.set(word).map_err(|why| Usage(format!("The target says {word}: {why}")))?;
+        }
+        Ok(machine)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        match word.split_once('=') {
+            Some(("device", name)) => self.devices.push(parse_device(name)?),
+            Some(("cpus", number)) => self.cpus = within(number, CPUS)?,
+            Some(("memory", mib)) => self.memory_mib = within(mib, MEMORY_MIB)?,
+            Some(("switch-cycles", cycles)) => self.switch_cycles = within(cycles, 0..=u32::MAX)?,
+            _ => self.arguments.push(word.to_owned()),
+        }
+        Ok(())
+    }
 }
 
 impl Remote for LabRemote {
@@ -180,9 +200,11 @@ fn power_on(
         if machine.lab.is_xen() { (arguments, Vec::new()) } else { (Vec::new(), arguments) };
     let request = Request {
         put: vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }],
-        memory_mib: Some(MEMORY_MIB),
         guest_image: machine.guest_image,
         devices: machine.devices.clone(),
+        cpus: machine.cpus,
+        memory_mib: Some(machine.memory_mib),
+        switch_cycles: machine.switch_cycles,
         kernel_arguments,
         hypervisor_arguments,
         seed: machine.seed,
@@ -250,6 +272,32 @@ mod tests {
             sha256: String::new(),
         };
         names.iter().map(record).collect()
+    }
+
+    #[test]
+    fn words_of_a_target_set_its_machine_or_are_arguments() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            Machine::of(Lab::find("amd-avic").unwrap(), &words)
+        };
+        let plain = of(&[]).unwrap();
+        assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, 2048, 0));
+        let set =
+            of(&["cpus=4", "device=igb", "memory=512", "switch-cycles=1200", "kvm_amd.avic=1", "quiet"])
+                .unwrap();
+        assert_eq!((set.cpus, set.memory_mib, set.switch_cycles), (4, 512, 1200));
+        assert_eq!(set.devices.len(), 1);
+        assert_eq!(set.arguments, ["kvm_amd.avic=1", "quiet"]);
+        for (word, why) in [
+            ("cpus=9", "from 1 to 8"),
+            ("cpus=", "from 1 to 8"),
+            ("memory=4G", "from 256 to 2048"),
+            ("switch-cycles=-1", "from 0 to 4294967295"),
+            ("device=e1000", "no such device"),
+        ] {
+            let refused = of(&[word]).err().unwrap().to_string();
+            assert!(refused.contains(word) && refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

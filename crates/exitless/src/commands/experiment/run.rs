@@ -33,8 +33,9 @@ pub(crate) struct Arguments {
     /// The result's folder; the study in it is continued if it is the same [default: study-NAME].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
-    /// Xen or, without Xen, of its kernel; +device=DEVICE gives it a device to assign to guests.
+    /// The target: local, `ssh://[user@]host[:port]`, or lab:NAME. After lab:NAME, +cpus=N, +memory=MIB,
+    /// +switch-cycles=N and +device=DEVICE set its machine as `lab run` does; any other +ARGUMENT goes to its
+    /// Xen or, without Xen, to its kernel.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Continue although the host is not the one on which the study was started; the result says so.
