@@ -79,10 +79,10 @@ pub(crate) struct MachineArguments {
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
     /// The number of CPUs of the emulated host.
-    #[arg(long, default_value_t = 2, value_parser = parse_cpus)]
+    #[arg(long, default_value_t = 2, value_parser = |given: &str| within(given, CPUS))]
     cpus: u16,
     /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
-    #[arg(long, value_parser = parse_memory)]
+    #[arg(long, value_parser = |given: &str| within(given, MEMORY_MIB))]
     memory: Option<u64>,
     /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
     #[arg(long, value_name = "SECONDS")]
@@ -412,14 +412,6 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         boot: machine.boot,
         ..Request::new(command)
     }
-}
-
-fn parse_cpus(given: &str) -> Result<u16, String> {
-    within(given, CPUS)
-}
-
-fn parse_memory(given: &str) -> Result<u64, String> {
-    within(given, MEMORY_MIB)
 }
 
 /// The number in `given`, which the range has to contain.

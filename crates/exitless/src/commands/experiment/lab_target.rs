@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use guests::GuestPlan;
-use lab::{Cache, Device, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
+use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
 use study::forecast::{NeededProgram, needed_programs};
 use study::plan::Plan;
 use study::stream;
@@ -24,7 +24,6 @@ use crate::console::BuildProgress;
 use crate::status::Usage;
 
 const REQUEST: &str = "study-request";
-const CPUS_BY_DEFAULT: u16 = 2;
 const LAST_WORDS: usize = 4096;
 
 /// Makes a laboratory ready, with the guest image if the plan needs it, and returns its emulator's name.
@@ -36,7 +35,7 @@ pub(super) fn make_ready(
 ) -> anyhow::Result<(LabRemote, String)> {
     let lab = Lab::find(name)?;
     let mut machine = Machine::of(lab, arguments)?;
-    prepare_devices(lab, &machine.devices, stop)?;
+    prepare_devices(lab, &machine.request.devices, stop)?;
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
     let in_guests = match guest_image {
@@ -59,8 +58,9 @@ pub(super) fn make_ready(
         );
         Ok(laboratory.emulator_name())
     })?;
-    machine.guest_image = guest_image;
-    machine.seed = plan.order.seed;
+    machine.request.guest_image = guest_image;
+    // With it, the study can be made again.
+    machine.request.seed = plan.order.seed;
     Ok((LabRemote { machine }, emulated))
 }
 
@@ -90,30 +90,16 @@ pub(super) struct LabRemote {
 #[derive(Clone)]
 struct Machine {
     lab: &'static Lab,
-    guest_image: bool,
-    devices: Vec<Device>,
-    cpus: u16,
-    memory_mib: u64,
-    switch_cycles: u32,
-    /// Of its Xen, or of its kernel if it has none.
-    arguments: Vec<String>,
-    /// That of the plan, with which the study can be made again.
-    seed: Option<u64>,
+    /// What is asked of the lab for each connection, but for the file with the study's request.
+    request: Request,
 }
 
 impl Machine {
     /// The machine that the words of a target describe.
     fn of(lab: &'static Lab, words: &[String]) -> anyhow::Result<Self> {
-        let mut machine = Self {
-            lab,
-            guest_image: false,
-            devices: Vec::new(),
-            cpus: CPUS_BY_DEFAULT,
-            memory_mib: *MEMORY_MIB.end(),
-            switch_cycles: 0,
-            arguments: Vec::new(),
-            seed: None,
-        };
+        let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
+        let request = Request { memory_mib: Some(*MEMORY_MIB.end()), ..Request::new(command) };
+        let mut machine = Self { lab, request };
         for word in words {
             machine.set(word).map_err(|why| Usage(format!("The target says {word}: {why}")))?;
         }
@@ -121,12 +107,14 @@ impl Machine {
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
+        let request = &mut self.request;
         match word.split_once('=') {
-            Some(("device", name)) => self.devices.push(parse_device(name)?),
-            Some(("cpus", number)) => self.cpus = within(number, CPUS)?,
-            Some(("memory", mib)) => self.memory_mib = within(mib, MEMORY_MIB)?,
-            Some(("switch-cycles", cycles)) => self.switch_cycles = within(cycles, 0..=u32::MAX)?,
-            _ => self.arguments.push(word.to_owned()),
+            Some(("device", name)) => request.devices.push(parse_device(name)?),
+            Some(("cpus", number)) => request.cpus = within(number, CPUS)?,
+            Some(("memory", mib)) => request.memory_mib = Some(within(mib, MEMORY_MIB)?),
+            Some(("switch-cycles", cycles)) => request.switch_cycles = within(cycles, 0..=u32::MAX)?,
+            _ if self.lab.is_xen() => request.hypervisor_arguments.push(word.to_owned()),
+            _ => request.kernel_arguments.push(word.to_owned()),
         }
         Ok(())
     }
@@ -194,22 +182,8 @@ fn power_on(
     let cache = Cache::of_user()?;
     let image = Image::find(&cache)?.context("The labs' image is gone; run `exitless lab build`")?;
     let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
-    let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
-    let arguments = machine.arguments.clone();
-    let (hypervisor_arguments, kernel_arguments) =
-        if machine.lab.is_xen() { (arguments, Vec::new()) } else { (Vec::new(), arguments) };
-    let request = Request {
-        put: vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }],
-        guest_image: machine.guest_image,
-        devices: machine.devices.clone(),
-        cpus: machine.cpus,
-        memory_mib: Some(machine.memory_mib),
-        switch_cycles: machine.switch_cycles,
-        kernel_arguments,
-        hypervisor_arguments,
-        seed: machine.seed,
-        ..Request::new(command)
-    };
+    let put = vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }];
+    let request = Request { put, ..machine.request.clone() };
     laboratory.run(&request, on_happening)?;
     Ok(())
 }
@@ -280,14 +254,20 @@ mod tests {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             Machine::of(Lab::find("amd-avic").unwrap(), &words)
         };
-        let plain = of(&[]).unwrap();
-        assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, 2048, 0));
+        let plain = of(&[]).unwrap().request;
+        assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, Some(2048), 0));
         let set =
             of(&["cpus=4", "device=igb", "memory=512", "switch-cycles=1200", "kvm_amd.avic=1", "quiet"])
-                .unwrap();
-        assert_eq!((set.cpus, set.memory_mib, set.switch_cycles), (4, 512, 1200));
+                .unwrap()
+                .request;
+        assert_eq!((set.cpus, set.memory_mib, set.switch_cycles), (4, Some(512), 1200));
         assert_eq!(set.devices.len(), 1);
-        assert_eq!(set.arguments, ["kvm_amd.avic=1", "quiet"]);
+        assert_eq!(set.kernel_arguments, ["kvm_amd.avic=1", "quiet"]);
+        let xen = Machine::of(Lab::find("xen-apicv").unwrap(), &["apicv=0".to_owned()]).unwrap().request;
+        assert_eq!(
+            (xen.hypervisor_arguments, xen.kernel_arguments),
+            (vec!["apicv=0".to_owned()], Vec::new())
+        );
         for (word, why) in [
             ("cpus=9", "from 1 to 8"),
             ("cpus=", "from 1 to 8"),
