@@ -156,8 +156,12 @@ impl Looks {
                 state.let_go(&place);
             }
         };
-        std::thread::Builder::new().name("look".to_owned()).spawn(looking)?;
+        let thread = std::thread::Builder::new().name("look".to_owned()).spawn(looking)?;
         let found = receiver.recv_timeout(self.patience.once);
+        if !matches!(found, Err(RecvTimeoutError::Timeout)) {
+            // It has nothing left to wait for, and a thread that ends by itself looks like a leak to the sanitizers.
+            let _ = thread.join();
+        }
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
         let waited = begun.elapsed();
