@@ -50,6 +50,8 @@ struct Section {
     bytes: Vec<u8>,
     /// The offset of each type in `bytes`.
     types: Vec<u32>,
+    /// Those of structures, unions and type definitions that have a name: a tenth of all.
+    named: Vec<u32>,
     strings: std::ops::Range<usize>,
     /// The number of the first type, and the offset of the first string: behind those of the base.
     first_type: u32,
@@ -123,27 +125,24 @@ impl Btf {
     /// The byte offset of a member, followed through structures by value and through those without a name.
     pub(crate) fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
         let with_name = |one: &Type<'_>| {
-            matches!(one.kind(), kind::STRUCT | kind::UNION)
-                && self.name(one.name) == Some(structure.as_bytes())
+            matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, structure)
         };
         let mut without = HashSet::new();
-        self.all().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
+        self.named().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
     /// The parameter that points to a structure, counted from zero, of the function that a type is defined as.
     pub(crate) fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
-        let with_name = |one: &Type<'_>| {
-            one.kind() == kind::TYPEDEF && self.name(one.name) == Some(definition.as_bytes())
-        };
-        let pointer = self.plain(self.all().find(with_name)?.size_or_type)?;
+        let with_name = |one: &Type<'_>| one.kind() == kind::TYPEDEF && self.is_named(one.name, definition);
+        let pointer = self.plain(self.named().find(with_name)?.size_or_type)?;
         let function =
             self.plain(pointer.size_or_type).filter(|one| one.kind() == kind::FUNCTION_PROTOTYPE)?;
         let points_to = |number: u32| {
             let pointer = self.plain(number).filter(|one| one.kind() == kind::POINTER)?;
-            self.name(self.plain(pointer.size_or_type)?.name)
+            self.plain(pointer.size_or_type)
         };
-        let at =
-            function.items(2).position(|[_, number, _]| points_to(number) == Some(structure.as_bytes()))?;
+        let is_wanted = |number| points_to(number).is_some_and(|one| self.is_named(one.name, structure));
+        let at = function.items(2).position(|[_, number, _]| is_wanted(number))?;
         u32::try_from(at).ok()
     }
 
@@ -164,15 +163,15 @@ impl Btf {
         }
         let bitfields = of.info >> 31 != 0;
         for [name, number, offset] in of.items(3) {
-            let name = self.name(name)?;
-            if name != wanted.as_bytes() && !name.is_empty() {
+            let (is_wanted, has_none) = (self.is_named(name, wanted), self.is_named(name, ""));
+            if !is_wanted && !has_none {
                 continue;
             }
             let bits = if bitfields { offset & 0x00ff_ffff } else { offset };
-            if name == wanted.as_bytes() && rest.is_empty() {
+            if is_wanted && rest.is_empty() {
                 return Some(bits / 8);
             }
-            let path = if name.is_empty() { path } else { rest };
+            let path = if has_none { path } else { rest };
             if !without.insert((number, path.len())) {
                 continue;
             }
@@ -199,13 +198,14 @@ impl Btf {
         None
     }
 
-    /// All types, the module's first: structures of a module may be declared by the kernel as well.
-    fn all(&self) -> impl Iterator<Item = Type<'_>> {
+    /// All named structures, unions and type definitions, the module's first: structures of a module may be
+    /// declared by the kernel as well.
+    fn named(&self) -> impl Iterator<Item = Type<'_>> {
         let sections = [Some(&self.own), self.base.as_ref()];
         sections
             .into_iter()
             .flatten()
-            .flat_map(|section| section.types.iter().filter_map(|&at| section.at(at)))
+            .flat_map(|section| section.named.iter().filter_map(|&at| section.at(at)))
     }
 
     fn of_number(&self, number: u32) -> Option<Type<'_>> {
@@ -216,14 +216,19 @@ impl Btf {
         section.at(*section.types.get(number.checked_sub(section.first_type)? as usize)?)
     }
 
-    fn name(&self, offset: u32) -> Option<&[u8]> {
+    /// Tests the name at this offset. The end of a name that begins otherwise is not looked for.
+    fn is_named(&self, offset: u32, wanted: &str) -> bool {
+        let rest = self.strings_from(offset).and_then(|strings| strings.strip_prefix(wanted.as_bytes()));
+        rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
+    }
+
+    fn strings_from(&self, offset: u32) -> Option<&[u8]> {
         let section = match &self.base {
             Some(base) if offset < self.own.first_string => base,
             _ => &self.own,
         };
         let strings = section.bytes.get(section.strings.clone())?;
-        let start = strings.get(offset.checked_sub(section.first_string)? as usize..)?;
-        start.split(|&byte| byte == 0).next()
+        strings.get(offset.checked_sub(section.first_string)? as usize..)
     }
 }
 
@@ -244,17 +249,22 @@ impl Section {
             Ok(start..end)
         };
         let (all, strings) = (range(8)?, range(16)?);
-        let mut types = Vec::new();
+        let (mut types, mut named) = (Vec::new(), Vec::new());
         let mut at = all.start;
         while at < all.end {
-            types.push(u32::try_from(at).map_err(|_| damaged())?);
+            let offset = u32::try_from(at).map_err(|_| damaged())?;
+            types.push(offset);
             let info = word(&bytes, at + 4).ok_or_else(damaged)?;
+            let is_looked_for = matches!(info >> 24 & 0x1f, kind::STRUCT | kind::UNION | kind::TYPEDEF);
+            if is_looked_for && word(&bytes, at) != Some(0) {
+                named.push(offset);
+            }
             at = at + TYPE + following(info).ok_or_else(damaged)?;
         }
         if at != all.end {
             return Err(damaged());
         }
-        Ok(Self { bytes, types, strings, first_type, first_string })
+        Ok(Self { bytes, types, named, strings, first_type, first_string })
     }
 
     fn at(&self, at: u32) -> Option<Type<'_>> {
