@@ -18,7 +18,7 @@ fn guest(kernel: &str, initrd: &str, job: &str) -> String {
          qemu-system-x86_64 -name guest=assigned -M q35,accel=kvm,kernel-irqchip=split,vmport=off,hpet=off -cpu host \
          -m 128 -global kvm-pit.lost_tick_policy=discard -kernel {kernel} -initrd initrd \
          -append 'console=ttyS0 quiet nokaslr mitigations=off no_timer_check cryptomgr.notests audit=0 idle=halt \
-         initcall_blacklist=load_system_certificate_list,jent_mod_init' -nographic -nodefaults \
+         pci=lastbus=0 initcall_blacklist=load_system_certificate_list,jent_mod_init' -nographic -nodefaults \
          -no-user-config -serial file:serial -device vfio-pci,host=$DEVICE & QEMU=$!"
     )
 }
@@ -192,7 +192,7 @@ const PINGING: &str = "\
 #[test]
 fn the_interrupts_of_an_assigned_virtual_function_are_posted_to_the_guest() {
     let folder = "/run/exitless/device-guest";
-    let pinging = guest(&format!("{folder}/vmlinuz"), &format!("{folder}/initrd.img"), PINGING);
+    let pinging = guest(&format!("{folder}/vmlinux"), &format!("{folder}/initrd.img"), PINGING);
     let script = format!(
         "modprobe igb; CARD=/sys/bus/pci/devices/0000:01:00.0; until PORT=$(ls $CARD/net); do sleep 0.1; done; \
          echo 1 > $CARD/sriov_numvfs; DEVICE=0000:01:10.0; {TO_VFIO}; \
