@@ -17,7 +17,14 @@ pub fn csv(findings: &Findings) -> String {
             for one in &point.comparisons {
                 let mean =
                     |arm: usize| point.arms.get(arm).and_then(Option::as_ref).map(|values| values.mean);
-                line(&mut text, findings, figure, Some(point.guests), [mean(0), mean(one.arm)], one);
+                line(
+                    &mut text,
+                    findings,
+                    figure,
+                    Some(point.guests),
+                    [mean(one.baseline), mean(one.arm)],
+                    one,
+                );
             }
         }
         for one in &figure.overall {

@@ -51,6 +51,17 @@ fn name(findings: &Findings, arm: usize) -> String {
     findings.arms.get(arm).map_or_else(String::new, |arm| text::printable(&arm.name))
 }
 
+/// The column title of the baseline's figures: its name, if all are compared with the same arm.
+fn baseline<'a>(findings: &Findings, compared: impl Iterator<Item = &'a Comparison>) -> String {
+    let mut arms: Vec<usize> = compared.map(|one| one.baseline).collect();
+    arms.dedup();
+    match arms[..] {
+        [] => name(findings, 0),
+        [arm] => name(findings, arm),
+        _ => "baseline".to_owned(),
+    }
+}
+
 /// The column title of the compared arm's figures: its name, if it is the only one.
 fn changed(findings: &Findings) -> String {
     if findings.arms.len() == 2 { name(findings, 1) } else { "value".to_owned() }
@@ -59,7 +70,9 @@ fn changed(findings: &Findings) -> String {
 /// A figure for each number of guests and arm.
 fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
     let measure = Measure::of_figure(figure);
-    let overall = figure.overall.iter().map(|one| (None, Some(one)));
+    // With one number of guests it would be the same again.
+    let overall = figure.overall.iter().filter(|one| figure.counts_of(one.arm).len() > 1);
+    let overall = overall.map(|one| (None, Some(one)));
     let rows: Vec<(Option<&Point>, Option<&Comparison>)> = figure
         .points
         .iter()
@@ -87,7 +100,8 @@ fn values(findings: &Findings, figure: &Figure, width: usize) -> String {
         let names = cells(&|_, one| one.map_or_else(String::new, |one| name(findings, one.arm)));
         columns.push(Column::names("arm", names));
     }
-    columns.push(Column::named_figures(name(findings, 0), cells(&|point, _| level(point, Some(0)))));
+    let of_baseline = cells(&|point, one| level(point, Some(one.map_or(0, |one| one.baseline))));
+    columns.push(Column::named_figures(baseline(findings, rows.iter().filter_map(|row| row.1)), of_baseline));
     if findings.arms.len() > 1 {
         let cells_of_arm = cells(&|point, one| level(point, one.map(|one| one.arm)));
         columns.push(Column::named_figures(changed(findings), cells_of_arm));
@@ -138,7 +152,11 @@ fn of_the_host(findings: &Findings, width: usize) -> Option<(String, String)> {
         columns.push(Column::names("arm", rows.iter().map(|row| name(findings, row.2.arm)).collect()));
     }
     columns.extend([
-        Column::named_figures(name(findings, 0), rows.iter().map(|row| level(row, 0)).collect()).may_go(1),
+        Column::named_figures(
+            baseline(findings, rows.iter().map(|row| row.2)),
+            rows.iter().map(|row| level(row, row.2.baseline)).collect(),
+        )
+        .may_go(1),
         Column::named_figures(changed(findings), rows.iter().map(|row| level(row, row.2.arm)).collect())
             .may_go(2),
         Column::figures("change", rows.iter().map(|row| figures::change(row.2.change, row.0.unit)).collect()),

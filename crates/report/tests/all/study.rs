@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::browser::Browser;
-use report::study::{difference as side_by_side, page, terminal};
-use study::analysis::synthetic::{Made, study};
+use report::study::{csv, difference as side_by_side, page, terminal};
+use study::analysis::synthetic::{Made, of_two_kinds, study};
 use study::analysis::{Collected, Findings, analyse, difference};
 use study::{Better, Combine, Metric, Unit};
 
@@ -79,6 +79,25 @@ fn all() -> [Findings; 5] {
         findings(&Made { blocks: 1, counts: vec![1], ..Made::default() }),
         analyse(&troubled(), false).unwrap(),
     ]
+}
+
+#[test]
+fn each_figure_is_beside_that_of_the_arm_it_is_compared_with() {
+    let findings = analyse(&of_two_kinds(), false).unwrap();
+    let text = csv(&findings);
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let column = |name: &str| names.iter().position(|one| *one == name).unwrap();
+    // Names of arms hold a comma, which moves what follows by one.
+    let (guests, mean) = (column("guests"), column("baseline_mean") + 1);
+    let of_each = lines.filter(|line| !line[guests].is_empty());
+    assert!(of_each.clone().count() > 2 && of_each.clone().all(|line| !line[mean].is_empty()), "{text}");
+    let shown = terminal(&findings, 80, false);
+    let (table, _) = shown.split_once("\n\nrandom-write throughput").unwrap();
+    let rows: Vec<&str> = table.lines().skip_while(|line| !line.starts_with('─')).collect();
+    assert!(rows.len() > 2 && table.contains("baseline") && !table.contains('–'), "{shown}");
+    assert!(rows.iter().all(|row| !row.starts_with("all")), "a sum over one number of guests: {shown}");
+    assert!(!findings.verdict.sentences.concat().contains("with 1 and 6 VMs"), "{shown}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::synthetic::{Made, study};
+use super::synthetic::{Made, of_two_kinds, study};
 use stats::Scale;
 
 use super::*;
@@ -360,22 +360,6 @@ proptest! {
     }
 }
 
-/// A study whose levels set the number of guests: one large guest, or six small ones.
-fn of_two_kinds() -> Collected {
-    let mut collected = study(&Made { counts: vec![1, 6], ..Made::default() });
-    let level = |name: &str| LevelFacts { name: name.to_owned(), settings: format!("{{\"{name}\":1}}") };
-    collected.facts.factors.push(FactorFacts {
-        name: "guests".to_owned(),
-        baseline: "large".to_owned(),
-        levels: vec![level("large"), level("small")],
-    });
-    for stored in &mut collected.runs {
-        let kind = if stored.run.cell.guests == 1 { "large" } else { "small" };
-        stored.run.cell.arm.insert("guests".to_owned(), kind.to_owned());
-    }
-    collected
-}
-
 #[test]
 fn where_the_baseline_has_no_such_number_of_guests_the_arm_that_is_most_like_it_is_in_its_place() {
     let findings = analyse(&of_two_kinds(), false).unwrap();
@@ -384,6 +368,8 @@ fn where_the_baseline_has_no_such_number_of_guests_the_arm_that_is_most_like_it_
         let [only] = &point.comparisons[..] else { panic!("{point:?}") };
         assert_eq!(findings.arms[only.arm].levels["apicv"], "on");
         assert_eq!(findings.arms[only.arm].levels["guests"], kind);
+        let compared_with = &findings.arms[only.baseline].levels;
+        assert_eq!((&*compared_with["apicv"], &*compared_with["guests"]), ("off", kind));
         assert!(only.change.is_some_and(|change| (change.estimate - 3.0).abs() < 2.0), "{only:?}");
     }
     assert_eq!(throughput.overall.len(), 2);

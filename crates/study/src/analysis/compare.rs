@@ -67,7 +67,7 @@ fn point(series: &Series, scale: Scale, guests: u32, rules: &Rules<'_>) -> Optio
                 counts: counts.map(|(baseline, arm)| in_both(&baseline, &arm)),
                 ..by_block(baseline, arm, scale)
             });
-            comparison(arm, pairs, series, scale, rules)
+            comparison([baseline, arm], pairs, series, scale, rules)
         })
         .collect();
     Some(Point { guests, arms, comparisons })
@@ -133,12 +133,14 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
     let arms = (1..rules.arms.len()).filter_map(|arm| {
         // For each block, the sums over the numbers of guests that both arms have.
         let mut blocks = BTreeMap::<u32, Sums>::new();
+        let mut compared_with = None;
         for point in points {
             let baseline_arm = rules.baseline(point.guests);
             let baseline = series.of(point.guests, baseline_arm).filter(|_| baseline_arm != arm);
             let (Some(baseline), Some(values)) = (baseline, series.of(point.guests, arm)) else {
                 continue;
             };
+            compared_with.get_or_insert(baseline_arm);
             for (&block, &before) in baseline {
                 let Some(&after) = values.get(&block) else { continue };
                 let sums = blocks.entry(block).or_default();
@@ -169,13 +171,14 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
             means: [plain(0), plain(1)],
             counts: counts.map(|(baseline, arm)| [baseline, arm]),
         };
-        (!blocks.is_empty()).then(|| comparison(arm, Some(pairs), series, scale, rules))
+        let baseline = compared_with.filter(|_| !blocks.is_empty())?;
+        Some(comparison([baseline, arm], Some(pairs), series, scale, rules))
     });
     arms.collect()
 }
 
 fn comparison(
-    arm: usize,
+    [baseline, arm]: [usize; 2],
     pairs: Option<Pairs>,
     series: &Series,
     scale: Scale,
@@ -198,6 +201,7 @@ fn comparison(
     };
     Comparison {
         arm,
+        baseline,
         change,
         levels: levels.filter(|_| change.is_some()),
         percent,

@@ -52,6 +52,12 @@ impl Figure {
         }
     }
 
+    /// The numbers of guests with which this arm was compared.
+    pub fn counts_of(&self, arm: usize) -> Vec<u32> {
+        let compared = |point: &&Point| point.comparisons.iter().any(|one| one.arm == arm);
+        self.points.iter().filter(compared).map(|point| point.guests).collect()
+    }
+
     /// The metric's name, preceded by the workload's unless it begins with that.
     pub fn name(&self) -> String {
         super::wording::figure(&self.workload, &self.metric, self.source)
@@ -108,6 +114,10 @@ pub struct ArmValues {
 pub struct Comparison {
     /// The arm's index in [`Findings::arms`](super::Findings::arms).
     pub arm: usize,
+    /// The index of the arm that it is compared with. It is not 0 where levels set the number of guests and
+    /// the baseline has another number.
+    #[serde(default)]
+    pub baseline: usize,
     /// The change and its certainty; `None` if no block has both arms.
     pub change: Option<Contrast>,
     /// The levels of the baseline and the arm in the blocks that have both: the estimate is their ratio or

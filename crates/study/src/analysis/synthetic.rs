@@ -221,6 +221,23 @@ fn bell(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }
 
+/// A study whose levels set the number of guests: one large guest, or six small ones.
+#[must_use]
+pub fn of_two_kinds() -> Collected {
+    let mut collected = study(&Made { counts: vec![1, 6], ..Made::default() });
+    let level = |name: &str| LevelFacts { name: name.to_owned(), settings: format!("{{\"{name}\":1}}") };
+    collected.facts.factors.push(FactorFacts {
+        name: "guests".to_owned(),
+        baseline: "large".to_owned(),
+        levels: vec![level("large"), level("small")],
+    });
+    for stored in &mut collected.runs {
+        let kind = if stored.run.cell.guests == 1 { "large" } else { "small" };
+        stored.run.cell.arm.insert("guests".to_owned(), kind.to_owned());
+    }
+    collected
+}
+
 /// Writes the study as `exitless experiment run` does, with a plan of commands that print nothing.
 ///
 /// # Errors

@@ -130,7 +130,7 @@ fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
 
 /// "apicv on raised random-read throughput with 1 and 2 VMs by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)."
 fn sentence(findings: &Findings, figure: &Figure, one: &Comparison) -> String {
-    let counts: Vec<u32> = figure.points.iter().map(|point| point.guests).collect();
+    let counts = figure.counts_of(one.arm);
     let with = match guests(&counts, findings.study.are_vms) {
         guests if guests.is_empty() || counts == [0] => String::new(),
         guests => format!(" with {guests}"),
