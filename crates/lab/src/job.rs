@@ -21,6 +21,8 @@ pub(crate) const GUEST_AGENT: &str = "/exitless-agent";
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 /// The name of QEMU's virtio port for the agent's frames.
 pub(crate) const PORT_NAME: &str = "exitless";
+/// The name of the port at which a machine that is to be saved stops.
+pub(crate) const STOP_PORT_NAME: &str = "exitless-stop";
 /// The working directory of commands, from which relative paths of files start.
 pub(crate) const HOME: &str = "/root";
 /// The argument that makes this program the agent.

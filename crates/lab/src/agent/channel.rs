@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::debug_port::DebugPort;
 use crate::frames::Frame;
-use crate::job::PORT_NAME;
+use crate::job::{PORT_NAME, STOP_PORT_NAME};
 
 const PORT_WAIT: Duration = Duration::from_secs(10);
 
@@ -37,7 +37,17 @@ impl Channel {
         }
     }
 
-    /// Waits for the next frame from the host. A snapshot is taken during the first call.
+    /// Stops a machine that boots to be saved: a snapshot is taken during this call, and it returns in the machine that
+    /// resumes from it. Other machines do not stop. Without such a port the host saves the machine while it waits for a
+    /// frame.
+    pub(super) fn stop_to_be_saved(&self) -> io::Result<()> {
+        match (self, virtio_port(STOP_PORT_NAME)) {
+            (Self::Virtio(_), Some(port)) => File::open(format!("/dev/{port}")).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the next frame from the host.
     pub(super) fn receive(&mut self) -> io::Result<Frame> {
         match self {
             Self::Virtio(port) => Frame::read(&mut Waiting(port)),
@@ -66,7 +76,7 @@ fn wait_for_virtio_port() -> Option<String> {
     let any_device =
         || fs::read_dir("/sys/bus/virtio/devices").is_ok_and(|mut devices| devices.next().is_some());
     while any_device() && begun.elapsed() < PORT_WAIT {
-        if let Some(port) = virtio_port() {
+        if let Some(port) = virtio_port(PORT_NAME) {
             return Some(port);
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -74,10 +84,10 @@ fn wait_for_virtio_port() -> Option<String> {
     None
 }
 
-fn virtio_port() -> Option<String> {
+fn virtio_port(wanted: &str) -> Option<String> {
     let ports = fs::read_dir("/sys/class/virtio-ports").ok()?;
     ports.filter_map(Result::ok).find_map(|port| {
         let name = fs::read_to_string(port.path().join("name")).ok()?;
-        (name.trim() == PORT_NAME).then(|| port.file_name().to_string_lossy().into_owned())
+        (name.trim() == wanted).then(|| port.file_name().to_string_lossy().into_owned())
     })
 }

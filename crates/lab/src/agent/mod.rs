@@ -95,6 +95,7 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
 
 fn receive_order(channel: &mut Channel) -> Result<Order, String> {
     reached(channel, "waiting");
+    channel.stop_to_be_saved().map_err(|error| format!("stopping to be saved: {error}"))?;
     let order = match channel.receive() {
         Ok(Frame::Order(order)) => *order,
         Ok(other) => return Err(format!("expected an order, found {other:?}")),

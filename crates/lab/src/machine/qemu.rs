@@ -17,7 +17,7 @@ use crate::device;
 use crate::device_image;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
-use crate::job::PORT_NAME;
+use crate::job::{PORT_NAME, STOP_PORT_NAME};
 use crate::process::Process;
 use crate::tools::{Invocation, LIBRARIES};
 use crate::watch::Watch;
@@ -45,6 +45,8 @@ const STATE: &str = "state";
 const CONTROL: &str = "qmp";
 const CONTROLLED: [&str; 2] = ["-qmp", "unix:qmp,server=on,wait=off"];
 const OVERLAY: &str = "disk.qcow2";
+/// The name of the back end of the port at which a machine that is to be saved stops.
+const STOP: &str = "stop";
 
 /// The time limit for writing or reading a state.
 const SAVE_LIMIT: Duration = Duration::from_secs(120);
@@ -71,7 +73,7 @@ impl Machine<'_> {
     ) -> Result<PowerOn, Error> {
         let initrd = folder.join("initrd");
         fs::write(&initrd, initial_ram_disk).map_err(Error::file("Could not write", &initrd))?;
-        let mut invocation = self.qemu(folder)?;
+        let mut invocation = self.qemu(folder, saved.is_some())?;
         invocation.arg("-m").arg(self.memory_mib.to_string());
         let command_line = self.command_line();
         match self.xen {
@@ -106,7 +108,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn restore_qemu(&self, folder: &Path, saved: &Path) -> Result<PowerOn, Error> {
-        let mut invocation = self.qemu(folder)?;
+        let mut invocation = self.qemu(folder, false)?;
         invocation.arg("-m").arg(self.memory_mib.to_string());
         self.memory_in_file(&mut invocation, folder, &saved.join(MEMORY), "off")?;
         let state = folder.join(STATE);
@@ -119,8 +121,9 @@ impl Machine<'_> {
         Ok(PowerOn { invocation, console: folder.join("console"), log: None })
     }
 
-    /// The part of the command that boots and restores share.
-    fn qemu(&self, folder: &Path) -> Result<Invocation, Error> {
+    /// The part of the command that boots and restores share. If `stops` is set, the machine stops when its agent
+    /// opens the port for that.
+    fn qemu(&self, folder: &Path, stops: bool) -> Result<Invocation, Error> {
         let tools = self.image.path(TOOLS);
         let mut invocation = match &self.emulator.program {
             Some(program) => Invocation::of_host(program),
@@ -163,6 +166,11 @@ impl Machine<'_> {
         invocation.arg("-device").arg(format!("virtserialport,chardev=frames,name={PORT_NAME}{expected}"));
         if self.emulator.patched {
             invocation.args(["-device", "vmexit-cost"]);
+            // It waits for a byte that never comes: at one instruction, where a command of ours would come at any.
+            let expected = u8::from(stops);
+            invocation.args(["-chardev", &format!("null,id={STOP}"), "-device"]).arg(format!(
+                "virtserialport,chardev={STOP},name={STOP_PORT_NAME},expected-input={expected}"
+            ));
         }
         device::add(&mut invocation, self.devices, self.lab.apicv);
         // QEMU stores a run's changes of a disk in a file of its own.
@@ -243,9 +251,13 @@ impl Saving {
     fn write_state(&self, process: &mut Process, stop: &AtomicBool) -> Result<(), Error> {
         let mut control = Control::open(&self.folder, process, stop)?;
         control.memory_is_apart()?;
+        control.wait_for("query-chardev", |ports| {
+            let stop = ports.as_array()?.iter().find(|port| port["label"] == STOP)?;
+            (stop["frontend-open"] == true).then_some(true)
+        })?;
         control.execute("stop", json!({}))?;
         control.execute("migrate", json!({ "uri": format!("file:{STATE}") }))?;
-        control.wait_for("query-migrate", |status| match status {
+        control.wait_for("query-migrate", |answer| match answer["status"].as_str()? {
             "completed" => Some(true),
             "failed" | "cancelled" => Some(false),
             _ => None,
@@ -263,7 +275,7 @@ fn read_state(folder: &Path, process: &mut Process, stop: &AtomicBool) -> Result
     let mut control = Control::open(folder, process, stop)?;
     control.memory_is_apart()?;
     control.execute("migrate-incoming", json!({ "uri": format!("file:{STATE}") }))?;
-    control.wait_for("query-status", |status| match status {
+    control.wait_for("query-status", |answer| match answer["status"].as_str()? {
         "inmigrate" => None,
         status => Some(status == "paused"),
     })?;
@@ -309,12 +321,12 @@ impl<'a> Control<'a> {
         self.execute("migrate-set-capabilities", json!({ "capabilities": ignored })).map(drop)
     }
 
-    /// Repeats the query until `done` returns the outcome for the status.
-    fn wait_for(&mut self, query: &str, done: impl Fn(&str) -> Option<bool>) -> Result<(), Error> {
+    /// Repeats the query until `done` returns the outcome for the answer.
+    fn wait_for(&mut self, query: &str, done: impl Fn(&Value) -> Option<bool>) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
             let answer = self.execute(query, json!({}))?;
-            match answer["status"].as_str().and_then(&done) {
+            match done(&answer) {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(refused(query, &answer)),
                 None if begun.elapsed() > SAVE_LIMIT => return Err(refused(query, &answer)),
