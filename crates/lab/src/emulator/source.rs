@@ -141,6 +141,7 @@ static QEMU: Source = Source {
         "25-amd_iommu-interrupt-for-a-completion-if-software-wants-it",
         "26-icount-let-no-other-thread-choose-turns",
         "27-virtio-keep-the-hosts-time-out-of-the-guests",
+        "28-icount-take-short-turns-while-vcpus-interrupt-each-other",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
