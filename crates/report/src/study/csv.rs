@@ -17,14 +17,8 @@ pub fn csv(findings: &Findings) -> String {
             for one in &point.comparisons {
                 let mean =
                     |arm: usize| point.arms.get(arm).and_then(Option::as_ref).map(|values| values.mean);
-                line(
-                    &mut text,
-                    findings,
-                    figure,
-                    Some(point.guests),
-                    [mean(one.baseline), mean(one.arm)],
-                    one,
-                );
+                let means = [one.baseline, one.arm].map(mean);
+                line(&mut text, findings, figure, Some(point.guests), means, one);
             }
         }
         for one in &figure.overall {
