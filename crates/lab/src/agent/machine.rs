@@ -22,10 +22,17 @@ use crate::job::{
     BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup,
 };
 
-/// The serial number of a virtio disk, and the name of a disk on Bochs's ATA channel.
-type Disk = (&'static str, &'static str);
-const OWN_DISK: Disk = ("disk", "sda");
-const GUEST_DISK: Disk = ("guest", "sdb");
+/// The serial number of a virtio disk, and the place of a disk on Bochs's ATA channel.
+type Disk = (&'static str, Place);
+const OWN_DISK: Disk = ("disk", Place::Master);
+const GUEST_DISK: Disk = ("guest", Place::Slave);
+
+/// A place on an ATA channel; its value is the SCSI target that Linux makes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Master = 0,
+    Slave = 1,
+}
 /// Mount point of the guest image's disk.
 const GUEST_ROOT: &str = "/run/exitless/guest-root";
 const DISK_WAIT: Duration = Duration::from_secs(60);
@@ -209,23 +216,32 @@ fn wait_for_disk(disk: Disk, root: &Path) -> Result<String, String> {
             return Ok(format!("/dev/{name}"));
         }
         if begun.elapsed() > DISK_WAIT {
-            let (serial, name) = disk;
+            let (serial, place) = disk;
             return Err(format!(
-                "neither a virtio disk with the serial number {serial} nor {name} appeared within {DISK_WAIT:?}"
+                "neither a virtio disk with the serial number {serial} nor an ATA disk as {place:?} appeared within \
+                 {DISK_WAIT:?}"
             ));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Linux probes disks in parallel, so the letters in their names do not follow a fixed order.
-fn find_disk((serial, name): Disk, block: &Path) -> Option<String> {
+/// Linux probes disks in parallel, so the letters in their names do not follow a fixed order: neither virtio's nor ATA's.
+fn find_disk((serial, place): Disk, block: &Path) -> Option<String> {
     let disks = fs::read_dir(block).ok()?;
     let mut names = disks.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.find(|found| match fs::read_to_string(block.join(found).join("serial")) {
         Ok(number) => number.trim() == serial,
-        Err(_) => found == name,
+        Err(_) => ata_target(&block.join(found)) == Some(place as u32),
     })
+}
+
+/// The target in a SCSI disk's address, `HOST:CHANNEL:TARGET:LUN`, which names the folder of its device.
+fn ata_target(disk: &Path) -> Option<u32> {
+    let device = fs::read_link(disk.join("device")).ok()?;
+    let address: Vec<&str> = device.file_name()?.to_str()?.split(':').collect();
+    let [_, _, target, _] = address[..] else { return None };
+    target.parse().ok()
 }
 
 #[cfg(test)]
@@ -253,14 +269,19 @@ mod tests {
         assert_eq!(static_node("tun net/tun c10"), None);
     }
 
+    /// Bochs's disks, of which the slave was probed first.
     #[test]
-    fn an_ata_disk_is_found_by_its_name() {
+    fn an_ata_disk_is_found_by_its_place_and_not_by_its_name() {
         let block = tempfile::tempdir().unwrap();
         assert_eq!(find_disk(OWN_DISK, block.path()), None);
-        for disk in ["sdb", "sda"] {
+        for (disk, device) in
+            [("sda", "../../../0:0:1:0"), ("sdb", "../../../0:0:0:0"), ("sr0", "../../../1:0:0")]
+        {
             fs::create_dir(block.path().join(disk)).unwrap();
+            symlink(device, block.path().join(disk).join("device")).unwrap();
         }
-        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("sda"));
-        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("sdb"));
+        fs::create_dir(block.path().join("loop0")).unwrap();
+        assert_eq!(find_disk(OWN_DISK, block.path()).as_deref(), Some("sdb"));
+        assert_eq!(find_disk(GUEST_DISK, block.path()).as_deref(), Some("sda"));
     }
 }
