@@ -1,5 +1,6 @@
 //! Guests that are started for the study, one QEMU each.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -125,6 +126,12 @@ pub struct DiskPlan {
     /// The number of queues, if the bus has several; QEMU's default if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
+    /// The most requests a second, by QEMU's throttling; a tenth of a second's worth may come at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<NonZeroU32>,
+    /// The most bytes a second, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Size>,
 }
 
 /// The bus of a guest's disk.

@@ -97,6 +97,8 @@ fn each_bus_of_a_disk_has_its_device_and_its_drivers() {
         &["nvme,", "file=/dev/vg/g3"],
     );
     assert!(!given("[disk]\nbus = \"none\"", 0).contains("data"));
+    let slow = given("[disk]\niops = 500\nbandwidth = \"20M\"", 0);
+    assert_holds(&slow, &["file=disk.raw,throttling.iops-total=500,throttling.bps-total=20971520"]);
 }
 
 #[test]

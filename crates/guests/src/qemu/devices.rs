@@ -56,6 +56,12 @@ pub(super) fn disk(plan: &QemuPlan, index: u32) -> Vec<String> {
             DiskCache::Unsafe => ",cache=unsafe",
         };
     }
+    if let Some(iops) = disk.iops {
+        drive += &format!(",throttling.iops-total={iops}");
+    }
+    if let Some(bandwidth) = disk.bandwidth {
+        drive += &format!(",throttling.bps-total={}", bandwidth.bytes());
+    }
     words.extend(["-drive".to_owned(), drive]);
     let mut thread = "";
     if disk.iothread {
