@@ -28,6 +28,7 @@ pub use fingerprints::{ArmFact, Unlike};
 pub use gates::Gates;
 pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
+pub(crate) use values::{of_work, work};
 pub use warning::Warning;
 pub use wording::{accessed, counted_reason, exit_reason, exits_of_which_work, metric_in_words};
 

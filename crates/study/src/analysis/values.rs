@@ -120,8 +120,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     for run in &in_order {
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
         let guests = of_guests(run);
-        let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
-        let work = work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0);
+        let work = work(&guests);
         let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
         over.insert(place, Over { seconds: run.took, work: work.map(|(_, amount)| amount) });
         let host = run.host.iter().cloned().chain(of_work(run, work));
@@ -154,9 +153,15 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     (found, unused)
 }
 
+/// The work of a run by its guests' figures, if the workload reports it.
+pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
+    let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
+    work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
+}
+
 /// The exits for each unit of work of a run, if the workload reports its work. They are over the whole run,
 /// so they include those of the tool's start and end.
-fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
+pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };
     let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
     let each = rates.filter_map(|metric| {

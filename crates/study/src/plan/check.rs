@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::{Factor, Plan, Problem, Until};
 use crate::analysis::exits_of_which_work;
 use crate::sampling::{SAMPLED, is_sampled};
+use crate::schedule::LEAST_FOR_WIDTH;
 use crate::workload::{MetricDescription, Place, Scene};
 use guests::GuestPlan;
 
@@ -57,35 +58,29 @@ impl Plan {
         }
         if let Some(until) = &order.until {
             check_until(until, order.repeats, found);
-            self.check_metrics("order.until.metrics", &until.metrics, |_, _| false, found);
+            self.check_metrics("order.until.metrics", &until.metrics, found);
         }
     }
 
     /// The faults in the names of figures that `field` lists, as used in findings.
     pub(crate) fn unknown_metrics(&self, field: &str, names: &[String]) -> Vec<Problem> {
+        let mut found = Found::default();
+        self.check_metrics(field, names, &mut found);
+        found.problems
+    }
+
+    /// Checks that runs have the figures: one that no run has would never be narrow enough.
+    fn check_metrics(&self, field: &str, names: &[String], found: &mut Found) {
         // Figures that are derived from those of runs.
         let is_of_work = |name: &str, known: &[MetricDescription]| {
             let unit = exits_of_which_work(name).map(|(unit, _)| unit.metric());
             unit.is_some_and(|metric| known.iter().any(|known| known.name == metric))
         };
-        let mut found = Found::default();
-        self.check_metrics(field, names, is_of_work, &mut found);
-        found.problems
-    }
-
-    /// Checks that runs have the figures: one that no run has would never be narrow enough.
-    fn check_metrics(
-        &self,
-        field: &str,
-        names: &[String],
-        is_made: impl Fn(&str, &[MetricDescription]) -> bool,
-        found: &mut Found,
-    ) {
         let tools = self.workloads.iter().filter_map(|workload| workload.workload().ok());
         let of_workloads: Vec<_> = tools.flat_map(|tool| tool.metrics()).collect();
         for (index, name) in names.iter().enumerate() {
             let is_known = is_sampled(name) || of_workloads.iter().any(|known| known.covers(name));
-            if is_known || is_made(name, &of_workloads) {
+            if is_known || is_of_work(name, &of_workloads) {
                 continue;
             }
             let mut known: Vec<&str> = of_workloads.iter().map(|known| known.name.as_str()).collect();
@@ -170,6 +165,13 @@ fn check_until(until: &Until, repeats: u32, found: &mut Found) {
     if let Some(blocks) = until.blocks {
         found.within(&at("blocks"), blocks, repeats, 10_000);
     }
+    if let (Some(_), Some(blocks)) = (until.interval_percent, until.blocks)
+        && blocks < LEAST_FOR_WIDTH
+    {
+        let what =
+            format!("expected at least {LEAST_FOR_WIDTH}, from which widths are looked at, found {blocks}");
+        found.add(&at("blocks"), what);
+    }
     if until.interval_percent.is_none() && !until.metrics.is_empty() {
         found.add(&at("metrics"), "expected interval_percent beside it, found none".to_owned());
     }
@@ -197,6 +199,16 @@ fn check_factor(factor: &Factor, at: &str, found: &mut Found) {
     }
 }
 
+/// The expectation that a name does not meet, if any; names become parts of file names and of figures' names.
+pub(crate) fn not_a_name(name: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let edges = name.starts_with('-') || name.ends_with('-');
+    let wrong = name.is_empty() || name.len() > LONGEST_NAME || edges || !name.chars().all(plain);
+    wrong.then(|| {
+        format!("expected lower-case letters, digits and hyphens between them, {LONGEST_NAME} at most, found {name:?}")
+    })
+}
+
 #[derive(Default)]
 struct Found {
     problems: Vec<Problem>,
@@ -207,14 +219,8 @@ impl Found {
         self.problems.push(Problem { line: None, field: field.to_owned(), what });
     }
 
-    /// Checks a name, which becomes a part of file names and of figures' names.
     fn name(&mut self, field: &str, name: &str) {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let edges = name.starts_with('-') || name.ends_with('-');
-        if name.is_empty() || name.len() > LONGEST_NAME || edges || !name.chars().all(plain) {
-            let what = format!(
-                "expected lower-case letters, digits and hyphens between them, {LONGEST_NAME} at most, found {name:?}"
-            );
+        if let Some(what) = not_a_name(name) {
             self.add(field, what);
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::Interval;
 use stats::contrast::interval_of_ratios;
 
+use crate::analysis::{of_work, work};
 use crate::{Better, Cell, Metric, Plan, Run};
 
 /// The reason why no further block is begun.
@@ -23,6 +24,11 @@ pub enum Enough {
     Blocks,
 }
 
+/// The blocks from which the width of intervals is looked at. A study that ends as soon as its intervals are
+/// narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the truth, after
+/// 8 blocks 93 (`study_coverage`, among the tests).
+pub const LEAST_FOR_WIDTH: u32 = 8;
+
 /// The reason to stop after so many complete blocks, if any; `spent` is the time since the start of the study
 /// without pauses.
 ///
@@ -38,8 +44,8 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     if until.blocks.is_some_and(|most| blocks >= most) {
         return Some(Enough::Blocks);
     }
-    let narrow =
-        until.interval_percent.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs));
+    let narrow = until.interval_percent.filter(|_| blocks >= LEAST_FOR_WIDTH);
+    let narrow = narrow.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs));
     narrow.then_some(Enough::Narrow)
 }
 
@@ -91,12 +97,16 @@ fn figures(run: &Run, names: &[String]) -> BTreeMap<String, f64> {
         [] => of_guest && metric.better != Better::Neither,
         names => names.contains(&metric.name),
     };
-    let guests = of_guests
+    let guests: Vec<Metric> = of_guests
         .into_values()
-        .filter(|(metric, _)| wanted(metric, true))
-        .filter_map(|(metric, values)| Some((metric.name.clone(), metric.combine.apply(&values)?)));
-    let host = run.host.iter().filter(|metric| wanted(metric, false));
-    guests.chain(host.map(|metric| (metric.name.clone(), metric.value))).collect()
+        .filter_map(|(metric, values)| {
+            Some(Metric { value: metric.combine.apply(&values)?, ..metric.clone() })
+        })
+        .collect();
+    let of_work = of_work(run, work(&guests));
+    let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
+    let guests = guests.iter().filter(|metric| wanted(metric, true));
+    guests.chain(host).map(|metric| (metric.name.clone(), metric.value)).collect()
 }
 
 #[cfg(test)]

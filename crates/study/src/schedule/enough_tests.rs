@@ -58,15 +58,34 @@ fn too_few_pairs_are_never_narrow() {
     assert_eq!(enough(&plan, 3, Duration::ZERO, &[]), None);
 }
 
-/// The stop rule uses the report's intervals, so the fewest blocks that have one can be enough.
 #[test]
-fn as_many_blocks_as_give_the_report_an_interval_are_enough() {
-    let fewest = MINIMUM_REPEATS as u32;
+fn widths_are_looked_at_from_the_eighth_block_on() {
     let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
-    assert_eq!(enough(&plan, fewest, Duration::ZERO, &runs(fewest, 0.001)), Some(Enough::Narrow));
-    assert_eq!(enough(&plan, fewest - 1, Duration::ZERO, &runs(fewest - 1, 0.001)), None);
+    assert_eq!(enough(&plan, 7, Duration::ZERO, &runs(7, 0.001)), None);
+    assert_eq!(enough(&plan, LEAST_FOR_WIDTH, Duration::ZERO, &runs(8, 0.001)), Some(Enough::Narrow));
     let said = include_str!("../../../../docs/experiment.md");
-    assert!(said.contains(&format!("with fewer than {fewest} there is no interval")));
+    assert!(said.contains(&format!("with fewer than {MINIMUM_REPEATS} there is no interval")));
+    assert!(said.contains(&format!("looked at from {LEAST_FOR_WIDTH} blocks on")));
+}
+
+#[test]
+fn exits_for_each_unit_of_work_can_be_narrow() {
+    let text = include_str!("../plan/small.toml")
+        .replace("repeats = 2", "repeats = 2\nuntil = { interval_percent = 2.0, blocks = 40, metrics = [\"exits-per-event.total\"] }")
+        .replace("name = \"said\"", "name = \"work.events\"");
+    let plan = Plan::read(&text, "small.toml").unwrap();
+    let with_exits = |spread: f64| -> Vec<Run> {
+        let mut runs = runs(8, spread);
+        for run in &mut runs {
+            // As many exits in both arms, so that those for each unit follow the work.
+            let exits = Metric { name: "exits.total".to_owned(), value: 1000.0, ..run.guests[0][0].clone() };
+            run.host.push(exits);
+            run.guests[0][0].name = "work.events".to_owned();
+        }
+        runs
+    };
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &with_exits(0.001)), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &with_exits(0.05)), None);
 }
 
 #[test]

@@ -7,10 +7,12 @@ use host::Fingerprint;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Poisson, StandardNormal, StudentT};
+use stats::contrast::interval_of_ratios;
 use stats::student::{Error, Moments};
 use stats::{Contrast, Interval, percent};
 use study::analysis::synthetic::{Made, study};
 use study::analysis::{Findings, analyse};
+use study::schedule::LEAST_FOR_WIDTH;
 use study::{Run, Unit};
 
 const STUDIES: usize = 600;
@@ -264,5 +266,38 @@ fn arms_that_are_alike_are_told_apart_no_more_often_than_the_level_says() {
         );
         assert!(percent(below) < 6.5 && percent(found) < percent(below), "{blocks} blocks");
         assert!(below > 0);
+    }
+}
+
+/// The share of intervals that hold the truth, in percent, of studies that end as soon as their interval is `width`
+/// points wide, but not before `least` blocks.
+fn coverage_where_width_ends_it(least: usize, width: f64) -> f64 {
+    let mut random = ChaCha8Rng::seed_from_u64(11);
+    let mut held = 0;
+    for _ in 0..STUDIES {
+        let mut pairs: Vec<[f64; 2]> = Vec::new();
+        let interval = loop {
+            pairs.extend(simulated(USUAL, 1, &mut random).iter().map(|pair| pair.map(f64::exp)));
+            if pairs.len() < least {
+                continue;
+            }
+            let interval = interval_of_ratios(&pairs).unwrap();
+            if interval.width() <= width || pairs.len() == 60 {
+                break interval;
+            }
+        };
+        held += usize::from(interval.holds(TRUE_PERCENT));
+    }
+    100.0 * held as f64 / STUDIES as f64
+}
+
+#[test]
+fn a_study_that_ends_when_its_interval_is_narrow_holds_the_truth() {
+    for width in [12.0, 7.0, 4.5] {
+        let held = coverage_where_width_ends_it(LEAST_FOR_WIDTH as usize, width);
+        let early = coverage_where_width_ends_it(3, width);
+        println!("{width} points: {held:.1} % from {LEAST_FOR_WIDTH} blocks on, {early:.1} % from 3");
+        assert!((92.0..=97.0).contains(&held), "{width}: {held}");
+        assert!(early < held, "{width}: {early} from 3 blocks, {held} from {LEAST_FOR_WIDTH}");
     }
 }
