@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak bench docs lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build demo check test soak seeds bench docs lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -36,6 +36,9 @@ test: setup-test ## Run all tests, including those in emulated hosts
 
 soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test)
 	WHAT=$(WHAT) scripts/soak $(N)
+
+seeds: build ## Measure the published figures that exitless knows in labs (about three hours), resumable
+	$(BINARY) experiment run seeds
 
 bench: setup ## Run the benchmarks, including the boot times of the emulated hosts
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches

@@ -27,6 +27,7 @@ pub mod prove;
 pub mod recordings;
 pub mod restore;
 pub mod study;
+pub mod suite;
 mod terminal;
 mod text;
 pub mod timeline;

@@ -8,6 +8,12 @@ pub(crate) fn minus(text: &str) -> String {
     text.replace('-', "−")
 }
 
+/// Text from outside as one line, without Markdown or HTML syntax.
+pub(crate) fn plain(text: &str) -> String {
+    let harmless = printable(text);
+    harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
+}
+
 /// Shortens `text` to at most `width` characters in the middle, because names differ at their ends.
 pub(crate) fn elided(text: &str, width: usize) -> String {
     let length = text.chars().count();

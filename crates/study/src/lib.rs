@@ -11,6 +11,7 @@ pub mod sampling;
 pub mod schedule;
 pub mod store;
 pub mod stream;
+pub mod suite;
 pub mod target;
 pub mod tuning;
 pub mod workload;

@@ -11,8 +11,10 @@ mod schema;
 mod shipped;
 
 pub use arms::Arm;
+pub(crate) use check::not_a_name;
 pub use order::{Order, Until};
 pub use problem::{BadPlan, Problem};
+pub(crate) use read::from_toml;
 pub use schema::schema;
 pub use shipped::{SHIPPED, Shipped};
 

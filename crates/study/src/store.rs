@@ -23,7 +23,8 @@ use super::plan::Plan;
 use super::record::{Resumption, Run, STUDY_FORMAT, Study};
 
 const PLAN: &str = "plan.toml";
-const STUDY: &str = "study.json";
+/// The file that makes a folder a study's.
+pub(crate) const STUDY: &str = "study.json";
 const RUN: &str = "run.json";
 const RUNS: &str = "runs";
 const FAILED: &str = "failed";

@@ -7,6 +7,7 @@ mod lab_target;
 pub(super) mod report;
 pub(super) mod run;
 mod serve_runs;
+mod suite;
 mod words;
 
 use std::process::ExitCode;

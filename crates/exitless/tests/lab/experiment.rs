@@ -50,15 +50,56 @@ pub(crate) fn figure(findings: &Value, workload: &str, metric: &str, arm: &str, 
     arms[number]["mean"].as_f64()
 }
 
+const SUITE: &str = r#"
+name = "small"
+title = "Self-IPIs where a switch costs something"
+[[studies]]
+name = "ipi"
+plan = "ipi-cost-lab"
+target = "lab:amd-avic+switch-cycles=1200"
+repeats = 1
+[[studies.figures]]
+figure = "a self-IPI"
+workload = "self-ipi"
+metric = "cycles.median"
+published = [-90.0]
+[[studies]]
+name = "later"
+plan = "ipi-cost-lab"
+target = "lab:amd-avic"
+"#;
+
+/// A suite of two studies, of which one is made: on a target that sets the cost of a VM exit.
 #[test]
-fn a_target_sets_the_cost_of_a_vm_exit() {
+fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_figures() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = include_str!("../../../../plans/ipi-cost-lab.toml");
-    let plan = shortened(plan, &[("repeats = 4", "repeats = 1")], folder.path());
-    let findings = study(plan.to_str().unwrap(), "amd-avic+switch-cycles=1200", 6, folder.path());
+    let (suite, result) = (folder.path().join("suite.toml"), folder.path().join("result"));
+    std::fs::write(&suite, SUITE).unwrap();
+    let (suite, result_name) = (suite.to_str().unwrap(), result.to_str().unwrap());
+    let said = run(&["experiment", "run", suite, "--only", "ipi", "--output", result_name, "--json"]);
+    assert_eq!(said.status, 0, "{}\n{}", said.out, said.err);
+    let outcome = said.json();
+    let study = &outcome["studies"][0];
+    assert_eq!((study["runs"].as_u64(), study["planned"].as_u64()), (Some(6), Some(6)), "{outcome}");
+    let figure = &study["figures"][0];
+    assert_eq!(figure["agreement"], "too-few", "{outcome}");
     // One exit: handling it takes about 41,300 cycles, and 1,200 instructions take 9,600.
-    let cycles = figure(&findings, "self-ipi", "cycles.median", "off", 0).unwrap();
-    assert!(cycles > 50_000.0, "{cycles}");
+    let [off, on] = [0, 1].map(|arm| figure["measured"]["levels"][arm].as_f64().unwrap());
+    assert!(off > 50_000.0 && on < off / 10.0, "{outcome}");
+    assert_eq!(outcome["studies"][1]["why_not"], "it was not made yet", "{outcome}");
+    assert!(result.join("ipi/report.html").exists());
+    let markdown = std::fs::read_to_string(result.join("report.md")).unwrap();
+    assert!(markdown.contains("exitless experiment run small --only ipi"), "{markdown}");
+    // The study alone, by the plan that the suite has left there.
+    let plan = result.join("ipi/plan.toml");
+    let checked = run(&["experiment", "check", plan.to_str().unwrap(), "--json"]);
+    assert_eq!(checked.json()["forecast"]["blocks"], 1, "{}\n{}", checked.out, checked.err);
+    let report = run(&["experiment", "report", result_name]);
+    assert!(report.out.contains("a self-IPI"), "{}\n{}", report.out, report.err);
+    for wrong in [&["--only", "none"][..], &["--target", "local"]] {
+        let said = run(&[&["experiment", "run", suite, "--output", result_name], wrong].concat());
+        assert_eq!(said.status, 2, "{}\n{}", said.out, said.err);
+    }
 }
 
 /// Both plans of IOzone, in a size that fits a test.

@@ -7,6 +7,7 @@ use study::tuning::Tuning;
 use super::diff;
 use super::words::{answer, finding, left, ruling, values};
 use crate::study::figures;
+use crate::text::plain;
 
 /// The report: the answer, a section for each change with its figures and a link to its study, and the diff.
 pub fn markdown(tuning: &Tuning) -> String {
@@ -76,10 +77,4 @@ pub fn markdown(tuning: &Tuning) -> String {
         let _ = write!(text, "\n{}\n", plain(note));
     }
     text
-}
-
-/// Text from outside as one line, without Markdown or HTML syntax.
-fn plain(text: &str) -> String {
-    let harmless = crate::text::printable(text);
-    harmless.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

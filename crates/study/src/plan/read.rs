@@ -12,7 +12,7 @@ impl Plan {
     /// or a value has the wrong type.
     pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
         let bad = |problems| BadPlan { file: file.to_owned(), problems };
-        let plan: Self = toml::from_str(text).map_err(|error| bad(vec![malformed(text, &error)]))?;
+        let plan: Self = from_toml(text).map_err(|problem| bad(vec![problem]))?;
         let mut problems = plan.check();
         problems.extend(plan.check_choices());
         if problems.is_empty() {
@@ -29,12 +29,16 @@ impl Plan {
     }
 }
 
-fn malformed(text: &str, error: &toml::de::Error) -> Problem {
-    Problem {
+/// Reads a value from TOML.
+///
+/// # Errors
+/// The first problem with its line, if the text is not TOML or a value has the wrong type.
+pub(crate) fn from_toml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    toml::from_str(text).map_err(|error: toml::de::Error| Problem {
         line: error.span().map(|span| line(text, span.start)),
         field: String::new(),
         what: error.message().replace('\n', "; "),
-    }
+    })
 }
 
 fn line(text: &str, offset: usize) -> usize {

@@ -18,10 +18,11 @@ macro_rules! shipped {
 }
 
 /// All of them, each in full size and in a size for laboratories.
-pub const SHIPPED: [Shipped; 24] = shipped![
+pub const SHIPPED: [Shipped; 27] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "iozone-irqchip-lab",
+    "iozone-disk-lab",
     "netperf-xen",
     "netperf-xen-shared",
     "netperf-xen-lab",
@@ -29,12 +30,14 @@ pub const SHIPPED: [Shipped; 24] = shipped![
     "sysbench-threads",
     "sysbench-threads-lab",
     "sysbench-avic-lab",
+    "sysbench-avic-wide-lab",
     "two-vf-avic-lab",
     "two-vf-xen-lab",
     "ipi-cost",
     "ipi-cost-lab",
     "side-cores",
     "side-cores-lab",
+    "shadow-paging-lab",
     "cure-irqchip",
     "cure-irqchip-lab",
     "cure-disk",

@@ -8,14 +8,16 @@ use clap::Args;
 use serde::Serialize;
 use study::forecast::{Forecast, Host, forecast};
 use study::plan::{Plan, Problem, SHIPPED, schema};
+use study::suite::SUITES;
 
 use super::given::Given;
+use super::suite;
 use crate::status;
 
 /// Arguments of `experiment check`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The plan's file, or the name of a shipped plan.
+    /// The file or the name of a shipped plan, or of a suite of studies.
     #[arg(value_name = "PLAN", required_unless_present = "schema")]
     plan: Option<String>,
     /// Print JSON.
@@ -53,6 +55,9 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     for shipped in SHIPPED {
         listed.push(Listed { name: shipped.name, title: shipped.plan()?.title });
     }
+    for shipped in SUITES {
+        listed.push(Listed { name: shipped.name, title: shipped.suite()?.title });
+    }
     let mut out = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &listed)?;
@@ -73,7 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let given = Given::find(arguments.plan.as_deref().unwrap_or_default())?;
+    let given = arguments.plan.as_deref().unwrap_or_default();
+    if let Some((suite, _)) = suite::find(given)? {
+        drop(out);
+        return suite::check(&suite);
+    }
+    let given = Given::find(given)?;
     let plan = match given.plan() {
         Ok(plan) => plan,
         Err(bad) if arguments.json => {

@@ -9,6 +9,7 @@ use study::analysis::{Collected, Findings, analyse};
 use study::store::{StoreError, StudyFolder};
 
 use super::super::recordings::write_page;
+use super::suite;
 use crate::status::Usage;
 use crate::{console, status};
 
@@ -18,7 +19,7 @@ pub(in crate::commands) const PAGE: &str = "report.html";
 /// Arguments of `experiment report`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The result's folder.
+    /// The result's folder: of a study, or of a suite.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// Print everything as JSON; the page is written only to a file given by --output.
@@ -38,6 +39,13 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.folder.join(suite::SUITE).is_file() {
+        if arguments.csv || arguments.output.is_some() || arguments.allow_unlike {
+            let what = "is a suite's; of the options only --json goes with it";
+            return Err(Usage(format!("{} {what}", arguments.folder.display())).into());
+        }
+        return suite::report(&arguments.folder, arguments.json);
+    }
     let collected = read(&arguments.folder)?;
     let is_damaged = !collected.damage.is_empty();
     let findings = analyse(&collected, arguments.allow_unlike).map_err(|error| Usage(error.to_string()))?;

@@ -19,7 +19,7 @@ use study::store::Store;
 use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
 
 use super::given::Given;
-use super::{SERVE, lab_target, words};
+use super::{SERVE, lab_target, suite, words};
 use crate::console::StatusLine;
 use crate::status::Usage;
 use crate::{interrupt, status};
@@ -27,7 +27,7 @@ use crate::{interrupt, status};
 /// Arguments of `experiment run`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The plan's file, or the name of a shipped plan.
+    /// The file or the name of a shipped plan, or of a suite of studies, which has targets of its own.
     #[arg(value_name = "PLAN")]
     plan: String,
     /// The result's folder; the study in it is continued if it is the same [default: study-NAME].
@@ -36,8 +36,12 @@ pub(crate) struct Arguments {
     /// The target: local, `ssh://[user@]host[:port]`, or lab:NAME. After lab:NAME, +cpus=N, +memory=MIB,
     /// +switch-cycles=N and +device=DEVICE set its machine as `lab run` does; any other +ARGUMENT goes to its
     /// Xen or, without Xen, to its kernel.
-    #[arg(long, value_name = "TARGET", default_value = "local")]
-    target: Target,
+    /// Default: local.
+    #[arg(long, value_name = "TARGET")]
+    target: Option<Target>,
+    /// Make only this study of a suite; may be repeated.
+    #[arg(long, value_name = "STUDY")]
+    only: Vec<String>,
     /// Continue although the host is not the one on which the study was started; the result says so.
     #[arg(long)]
     allow_unlike: bool,
@@ -68,10 +72,28 @@ struct Summary {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some((suite, text)) = suite::find(&arguments.plan)? {
+        if arguments.target.is_some() || arguments.ssh_config.is_some() {
+            let what =
+                "is a suite, whose studies have targets of their own; leave out --target and --ssh-config";
+            return Err(Usage(format!("{} {what}", arguments.plan)).into());
+        }
+        let options = suite::Options {
+            output: arguments.output.as_deref(),
+            only: &arguments.only,
+            allow_unlike: arguments.allow_unlike,
+            json: arguments.json,
+        };
+        return suite::run(&suite, &text, &options);
+    }
+    if !arguments.only.is_empty() {
+        return Err(Usage(format!("{} is a plan; --only is for suites", arguments.plan)).into());
+    }
     let given = Given::find(&arguments.plan)?;
+    let chosen = arguments.target.clone().unwrap_or(Target::Local);
     let plan = given.plan()?;
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("study-{}", plan.name)));
-    let target = arguments.target.to_string();
+    let target = chosen.to_string();
     let mut store = Store::open(&folder, &plan, &given.text, &target, chance())?;
     for warning in store.warnings() {
         eprintln!("exitless: {warning}");
@@ -81,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let stop = interrupt::flag()?;
     let ssh_config = arguments.ssh_config.as_deref();
-    let conclusion = make_runs(&mut store, &arguments.target, ssh_config, arguments.allow_unlike, &stop);
+    let conclusion = make_runs(&mut store, &chosen, ssh_config, arguments.allow_unlike, &stop);
     let interrupted = stop.load(Ordering::Relaxed);
     // The completed runs are reported even if the study stopped early.
     let conclusion = match conclusion {

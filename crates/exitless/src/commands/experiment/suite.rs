@@ -1,0 +1,197 @@
+//! Suites: `exitless experiment run`, `check` and `report` with several studies.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, ensure};
+use exits::counted;
+use study::analysis::{Collected, analyse};
+use study::plan::Plan;
+use study::store::Store;
+use study::suite::{ShippedSuite, Suite, SuiteFolder, SuiteStudy, outcome, read};
+use study::target::Target;
+
+use super::report::PAGE;
+use super::run::{chance, make_runs};
+use crate::commands::recordings::write_page;
+use crate::status::Usage;
+use crate::{console, interrupt, status};
+
+/// The suite's text in the result's folder; it makes a folder a suite's.
+pub(super) const SUITE: &str = "suite.toml";
+const MARKDOWN: &str = "report.md";
+
+/// Arguments of `experiment run` that a suite takes.
+pub(super) struct Options<'a> {
+    pub(super) output: Option<&'a Path>,
+    pub(super) only: &'a [String],
+    pub(super) allow_unlike: bool,
+    pub(super) json: bool,
+}
+
+/// The suite of this file or name, with its text; `None` if it is the name of a plan, or of neither.
+pub(super) fn find(given: &str) -> anyhow::Result<Option<(Suite, String)>> {
+    let text = match ShippedSuite::find(given) {
+        Some(shipped) if !Path::new(given).is_file() => shipped.text.to_owned(),
+        _ if Path::new(given).is_file() => {
+            let text = std::fs::read_to_string(given).with_context(|| format!("Could not read {given}"))?;
+            if !is_suite(&text) {
+                return Ok(None);
+            }
+            text
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some((Suite::read(&text, given)?, text)))
+}
+
+/// Tests whether a file has studies, which no plan has.
+fn is_suite(text: &str) -> bool {
+    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("studies"))
+}
+
+/// Makes the missing runs of each study in turn. A study that fails does not stop the others.
+pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::Result<ExitCode> {
+    let chosen = chosen(suite, options.only)?;
+    let folder =
+        options.output.map_or_else(|| PathBuf::from(format!("study-{}", suite.name)), Path::to_owned);
+    begin(&folder, text)?;
+    let stop = interrupt::flag()?;
+    let mut worst = 0;
+    for (at, study) in chosen.iter().enumerate() {
+        eprintln!("Study {} of {}: {}, on {}", at + 1, chosen.len(), study.name, study.target);
+        match make(suite, study, &folder, options.allow_unlike, &stop) {
+            Ok(true) => {}
+            Ok(false) => worst = worst.max(status::SOME_FAILED),
+            Err(error) => {
+                eprintln!("exitless: {}: {error:#}", study.name);
+                worst = status::FAILED;
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("Interrupted; the same command resumes it");
+            worst = status::INTERRUPTED;
+            break;
+        }
+    }
+    show(suite, &folder, options.json)?;
+    Ok(ExitCode::from(worst))
+}
+
+fn chosen<'a>(suite: &'a Suite, only: &[String]) -> anyhow::Result<Vec<&'a SuiteStudy>> {
+    for name in only {
+        if !suite.studies.iter().any(|study| study.name == *name) {
+            let names: Vec<&str> = suite.studies.iter().map(|study| study.name.as_str()).collect();
+            let names = names.join(", ");
+            return Err(Usage(format!("{} has no study {name:?}; it has {names}", suite.name)).into());
+        }
+    }
+    let wanted = |study: &&SuiteStudy| only.is_empty() || only.contains(&study.name);
+    Ok(suite.studies.iter().filter(wanted).collect())
+}
+
+/// Creates the result's folder with the suite's text, or checks that it has this suite. Figures and texts may have
+/// changed since; each study checks its own plan and target.
+fn begin(folder: &Path, text: &str) -> anyhow::Result<()> {
+    let file = folder.join(SUITE);
+    let name = |text: &str| Some(text.parse::<toml::Table>().ok()?.get("name")?.as_str()?.to_owned());
+    if let Ok(found) = std::fs::read_to_string(&file) {
+        ensure!(
+            name(&found) == name(text),
+            Usage(format!("{} holds another suite; give another folder with --output", folder.display()))
+        );
+    } else if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        let what = "is not empty and holds no suite; give another folder with --output";
+        return Err(Usage(format!("{} {what}", folder.display())).into());
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
+    std::fs::write(&file, text).with_context(|| format!("Could not write {}", file.display()))
+}
+
+/// Makes the missing runs of one study; tests whether none is missing afterwards.
+fn make(
+    suite: &Suite,
+    study: &SuiteStudy,
+    folder: &Path,
+    allow_unlike: bool,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<bool> {
+    let plan = study.plan().map_err(Usage)?;
+    let target: Target = study.target.parse().map_err(|error| Usage(format!("{error}")))?;
+    let mut store =
+        Store::open(&folder.join(&study.name), &plan, &text(suite, study, &plan)?, &study.target, chance())?;
+    for warning in store.warnings() {
+        eprintln!("exitless: {warning}");
+    }
+    let conclusion = make_runs(&mut store, &target, None, allow_unlike, stop)?;
+    for what in &conclusion.not_undone {
+        eprintln!("exitless: not undone: {what}; run `exitless restore`");
+    }
+    Ok(conclusion.enough.is_some() && conclusion.failed.is_empty() && conclusion.not_undone.is_empty())
+}
+
+/// The plan with the suite's settings, as a file that makes this study alone.
+fn text(suite: &Suite, study: &SuiteStudy, plan: &Plan) -> anyhow::Result<String> {
+    let plan = toml::to_string(plan).context("Could not write the plan as TOML")?;
+    Ok(format!("# The plan {} with the settings of the suite {}.\n{plan}", study.plan, suite.name))
+}
+
+/// Writes the pages of the suite and of its studies, and prints the table.
+fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
+    let made = read(suite, folder);
+    let is_damaged = made.values().any(|read| read.as_ref().map_or(true, |read| !read.damage.is_empty()));
+    pages_of_studies(&made, folder)?;
+    let outcome = outcome(suite, &made);
+    write_page(&folder.join(PAGE), &report::suite::page(&outcome, true))?;
+    let markdown = folder.join(MARKDOWN);
+    std::fs::write(&markdown, report::suite::markdown(&outcome))
+        .with_context(|| format!("Could not write {}", markdown.display()))?;
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &outcome)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(report::suite::terminal(&outcome, console::width()).as_bytes())?;
+        eprintln!("The page: {}", folder.join(PAGE).display());
+    }
+    Ok(is_damaged)
+}
+
+fn pages_of_studies(made: &SuiteFolder, folder: &Path) -> anyhow::Result<()> {
+    let analysed = |collected: &Collected| analyse(collected, false).ok();
+    for (name, findings) in
+        made.iter().filter_map(|(name, read)| Some((name, analysed(read.as_ref().ok()?)?)))
+    {
+        write_page(&folder.join(name).join(PAGE), &report::study::page(&findings, Some("")))?;
+    }
+    Ok(())
+}
+
+/// `experiment report` of a suite's folder.
+pub(super) fn report(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let file = folder.join(SUITE);
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("Could not read {}", file.display()))?;
+    let suite = Suite::read(&text, &file.display().to_string())?;
+    let is_damaged = show(&suite, folder, json)?;
+    Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
+}
+
+/// `experiment check` of a suite: its studies and their sizes.
+pub(super) fn check(suite: &Suite) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}: {}", suite.name, suite.title)?;
+    for study in &suite.studies {
+        let plan = study.plan().map_err(Usage)?;
+        let least = counted(u64::from(plan.order.repeats), "block");
+        let most = match plan.most_blocks() {
+            most if most > plan.order.repeats => format!(", {most} at most"),
+            _ => String::new(),
+        };
+        writeln!(out, "{}: {} on {}; {least}{most}", study.name, study.plan, study.target)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

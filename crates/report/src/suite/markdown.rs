@@ -1,0 +1,52 @@
+//! The outcome of a suite as a page of Markdown.
+
+use std::fmt::Write as _;
+
+use study::suite::{StudyOutcome, SuiteOutcome};
+
+use super::{answer, command, row, runs};
+use crate::text::plain;
+
+/// The page: the counts, and for each study its source, setups, figures, and the command that makes it again.
+pub fn markdown(outcome: &SuiteOutcome) -> String {
+    let mut text = format!("# {}\n\n{}\n", plain(&outcome.title), answer(outcome));
+    for study in &outcome.studies {
+        section(&mut text, outcome, study);
+    }
+    text
+}
+
+fn section(text: &mut String, outcome: &SuiteOutcome, study: &StudyOutcome) {
+    let about = &study.study;
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n## {}\n\n```sh\n{}\n```", plain(&about.name), command(outcome, study));
+    for (name, said) in
+        [("Published", &about.source), ("Setup there", &about.setup), ("Here", &about.differs)]
+    {
+        if !said.is_empty() {
+            let _ = writeln!(text, "\n{name}: {}", plain(said));
+        }
+    }
+    let _ = writeln!(text, "\n{}", plain(&runs(study)));
+    if let Some(why) = &study.why_not {
+        let _ = writeln!(text, "\nNot compared: {}", plain(why));
+    }
+    if study.figures.is_empty() || study.why_not.is_some() {
+        return;
+    }
+    *text += "\n| figure | published | here, before and after | change | 95 % interval | n | |\n|---|---:|---:|---:|---:|---:|---|\n";
+    for figure in &study.figures {
+        let row = row(figure);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            plain(row.figure),
+            row.published,
+            row.levels,
+            row.change,
+            row.interval,
+            row.repeats,
+            row.agreement
+        );
+    }
+}

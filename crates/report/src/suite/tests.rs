@@ -1,0 +1,72 @@
+use study::analysis::synthetic::{Made, study};
+use study::suite::{Suite, SuiteFolder, outcome};
+
+use super::*;
+
+const SUITE: &str = r#"
+name = "small"
+title = "Two studies <b>here</b>"
+[[studies]]
+name = "file-io"
+plan = "iozone-apicv"
+target = "lab:intel-apicv"
+source = "A paper (2013)"
+setup = "12 guests | a disk"
+[[studies.figures]]
+figure = "pread"
+workload = "iozone"
+metric = "throughput"
+published = [0.52, 9.3]
+[[studies.figures]]
+figure = "iowait"
+workload = "iozone"
+metric = "cpu.iowait"
+published = [-40.0]
+[[studies.figures]]
+figure = "windows"
+workload = "iozone"
+metric = "exits.INTERRUPT_WINDOW"
+[[studies]]
+name = "later"
+plan = "iozone-apicv"
+target = "lab:intel-apicv"
+"#;
+
+fn made() -> SuiteOutcome {
+    let mut suite = Suite::read(SUITE, "small.toml").unwrap();
+    // Synthetic studies name their workloads by IOzone's tests.
+    suite.studies[0].figures.iter_mut().for_each(|figure| figure.workload = "pread".to_owned());
+    let folder = SuiteFolder::from([("file-io".to_owned(), Ok(study(&Made::default())))]);
+    outcome(&suite, &folder)
+}
+
+#[test]
+fn published_and_measured_figures_stand_beside_each_other() {
+    let text = terminal(&made(), 100);
+    let line =
+        |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("pread").contains("+0.52 to +9.3 %") && line("pread").ends_with("agrees"), "{text}");
+    assert!(line("iowait").contains("-40 points"), "{text}");
+    assert!(line("windows").contains("-100 %"), "{text}");
+    assert!(line("later").contains("0 runs, on lab:intel-apicv"), "{text}");
+    assert!(text.contains("not compared: it was not made yet"), "{text}");
+    assert!(text.ends_with("size.\n") || text.ends_with("here.\n"), "{text}");
+    assert!(terminal(&made(), 80).lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn a_page_of_markdown_has_the_command_that_makes_each_study_again() {
+    let text = markdown(&made());
+    assert!(text.contains("```sh\nexitless experiment run small --only file-io\n```"), "{text}");
+    assert!(text.contains("# Two studies &lt;b>here") && text.contains("12 guests \\| a disk"), "{text}");
+    assert!(text.contains("| pread | +0.52 to +9.3 % | ") && text.contains(" | 8 | agrees |"), "{text}");
+}
+
+#[test]
+fn a_page_draws_both_on_one_scale_and_links_what_was_made() {
+    let text = page(&made(), true);
+    assert!(text.contains("href=\"file-io/report.html\"") && !text.contains("href=\"later/"), "{text}");
+    assert!(!text.contains("<b>here"), "{text}");
+    assert_eq!(text.matches("line class=\"zero\"").count(), 3, "a line of no change in each row");
+    assert!(!page(&made(), false).contains("report.html"));
+}

@@ -1,0 +1,209 @@
+//! Suites: studies that are made one after the other, each beside figures that others published.
+
+mod outcome;
+
+pub use outcome::{
+    Agreement, FigureOutcome, Measured, SUITE_FORMAT, StudyOutcome, SuiteFolder, SuiteOutcome, outcome, read,
+};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{BadPlan, Plan, Problem, Shipped, Until, from_toml, not_a_name};
+use crate::target::Target;
+
+/// A suite as one file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// Short name, in lower-case letters, digits and hyphens.
+    pub name: String,
+    /// Its subject in one line.
+    pub title: String,
+    /// The studies, in the order in which they are made.
+    pub studies: Vec<SuiteStudy>,
+}
+
+/// A study of a suite: a shipped plan on one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SuiteStudy {
+    /// Its name, and that of its folder in the result.
+    pub name: String,
+    /// The shipped plan.
+    pub plan: String,
+    /// The target, as in `experiment run --target`.
+    pub target: String,
+    /// The number of blocks in place of the plan's.
+    pub repeats: Option<u32>,
+    /// The stop rule in place of the plan's.
+    pub until: Option<Until>,
+    /// An earlier study of the suite with the same plan: figures are changes from that one to this.
+    pub against: Option<String>,
+    /// The publication: author, title, year.
+    #[serde(default)]
+    pub source: String,
+    /// The published setup.
+    #[serde(default)]
+    pub setup: String,
+    /// The reasons why the figures differ, where they do.
+    #[serde(default)]
+    pub differs: String,
+    /// The figures.
+    #[serde(default)]
+    pub figures: Vec<Published>,
+}
+
+/// A published figure, and the one of the study that it is compared with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The figure in words.
+    pub figure: String,
+    /// The study's workload.
+    pub workload: String,
+    /// The study's metric.
+    pub metric: String,
+    /// The number of guests; over all numbers if not given.
+    pub guests: Option<u32>,
+    /// The arm; it may be left out where only one differs from the baseline, and without factors.
+    #[serde(default)]
+    pub arm: BTreeMap<String, String>,
+    /// The published change, in percent of the baseline, or in points for figures in percent: one value, or
+    /// the lowest and the highest. Empty if nothing was published for it.
+    #[serde(default)]
+    pub published: Vec<f64>,
+}
+
+/// A suite that is built into the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShippedSuite {
+    /// Its name.
+    pub name: &'static str,
+    /// The text of its file.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const SUITES: [ShippedSuite; 1] =
+    [ShippedSuite { name: "seeds", text: include_str!("../../../plans/suites/seeds.toml") }];
+
+impl ShippedSuite {
+    /// The suite with this name.
+    pub fn find(name: &str) -> Option<Self> {
+        SUITES.into_iter().find(|suite| suite.name == name)
+    }
+
+    /// Parses it.
+    ///
+    /// # Errors
+    /// None for those in [`SUITES`], which a test reads.
+    pub fn suite(self) -> Result<Suite, BadPlan> {
+        Suite::read(self.text, self.name)
+    }
+}
+
+impl Suite {
+    /// Reads and checks a suite; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Every problem with its field and the expectation; only the first one if the text is not TOML or a value
+    /// has the wrong type.
+    pub fn read(text: &str, file: &str) -> Result<Self, BadPlan> {
+        let bad = |problems| BadPlan { file: file.to_owned(), problems };
+        let suite: Self = from_toml(text).map_err(|problem| bad(vec![problem]))?;
+        let problems = suite.check();
+        if problems.is_empty() { Ok(suite) } else { Err(bad(problems)) }
+    }
+
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut add = |field: String, what: String| problems.push(Problem { line: None, field, what });
+        let mut earlier: BTreeMap<&str, &SuiteStudy> = BTreeMap::new();
+        if self.studies.is_empty() {
+            add("studies".to_owned(), "expected at least one, found none".to_owned());
+        }
+        for (index, study) in self.studies.iter().enumerate() {
+            let at = |field: &str| format!("studies[{index}].{field}");
+            if let Some(what) = not_a_name(&study.name) {
+                add(at("name"), what);
+            }
+            if earlier.insert(&study.name, study).is_some() {
+                add(at("name"), format!("expected another name, found a second {:?}", study.name));
+            }
+            if let Err(error) = study.target.parse::<Target>() {
+                add(at("target"), error.to_string());
+            }
+            if let Some(name) = &study.against {
+                match earlier.get(name.as_str()) {
+                    Some(other) if *name != study.name && other.plan == study.plan => {}
+                    _ => add(
+                        at("against"),
+                        format!("expected an earlier study with the plan {:?}, found {name:?}", study.plan),
+                    ),
+                }
+            }
+            match study.plan() {
+                Ok(plan) => study.check_figures(&plan, &mut |number, field, what| {
+                    add(at(&format!("figures[{number}].{field}")), what);
+                }),
+                Err(what) => add(at("plan"), what),
+            }
+        }
+        problems
+    }
+}
+
+impl SuiteStudy {
+    /// The plan, with the suite's repeats and stop rule.
+    ///
+    /// # Errors
+    /// As text, if no shipped plan has this name or the stop rule is not valid.
+    pub fn plan(&self) -> Result<Plan, String> {
+        let shipped = Shipped::find(&self.plan)
+            .ok_or_else(|| format!("expected the name of a shipped plan, found {:?}", self.plan))?;
+        let mut plan = shipped.plan().map_err(|bad| bad.to_string())?;
+        if let Some(repeats) = self.repeats {
+            plan.order.repeats = repeats;
+        }
+        if self.until.is_some() {
+            plan.order.until.clone_from(&self.until);
+        }
+        let problems = plan.check();
+        match problems.first() {
+            None => Ok(plan),
+            Some(problem) => Err(format!("{}: {}", problem.field, problem.what)),
+        }
+    }
+
+    fn check_figures(&self, plan: &Plan, add: &mut impl FnMut(usize, &str, String)) {
+        let workloads: BTreeSet<&str> =
+            plan.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        let arms = plan.arms();
+        for (number, figure) in self.figures.iter().enumerate() {
+            if !workloads.contains(figure.workload.as_str()) {
+                let names: Vec<&str> = workloads.iter().copied().collect();
+                let what = format!("expected one of {}, found {:?}", names.join(", "), figure.workload);
+                add(number, "workload", what);
+            }
+            let fits = arms.iter().filter(|arm| is_part(&figure.arm, &plan.arm_names(arm)));
+            let others = fits.filter(|arm| self.against.is_some() || !plan.is_baseline(arm)).count();
+            if others != 1 {
+                add(number, "arm", format!("expected levels of one arm, found levels of {others}"));
+            }
+            if figure.published.len() > 2 || figure.published.iter().any(|value| !value.is_finite()) {
+                add(number, "published", "expected a value, or the lowest and the highest".to_owned());
+            }
+        }
+    }
+}
+
+/// Tests whether an arm has all these levels.
+fn is_part(levels: &BTreeMap<String, String>, arm: &BTreeMap<String, String>) -> bool {
+    levels.iter().all(|(factor, level)| arm.get(factor) == Some(level))
+}
+
+#[cfg(test)]
+#[path = "suite/suite_tests.rs"]
+mod tests;

@@ -1,0 +1,223 @@
+//! The outcome of a suite: each published figure beside the measured one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use stats::{Contrast, Interval, Scale};
+
+use super::{Published, Suite, SuiteStudy, is_part};
+use crate::Unit;
+use crate::analysis::{Arm, Collected, Comparison, Findings, analyse, difference};
+use crate::store::StudyFolder;
+
+/// Format version of [`SuiteOutcome`].
+pub const SUITE_FORMAT: u32 = 1;
+
+/// The studies of a suite that were made, by their names; errors of folders that could not be read, as text.
+pub type SuiteFolder = BTreeMap<String, Result<Collected, String>>;
+
+/// A suite's studies with their figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SuiteOutcome {
+    /// Version of this form.
+    pub format: u32,
+    /// The suite's name.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Its studies, in the suite's order.
+    pub studies: Vec<StudyOutcome>,
+}
+
+/// A study and its figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StudyOutcome {
+    /// The study as the suite describes it, without its figures.
+    #[serde(flatten)]
+    pub study: SuiteStudy,
+    /// The number of valid runs.
+    pub runs: usize,
+    /// The number of planned runs; 0 if the study was not begun.
+    pub planned: usize,
+    /// The number of attempts that failed.
+    pub failed: usize,
+    /// The emulator of the target's processors, if they are emulated.
+    pub emulated: Option<String>,
+    /// The reason why nothing is compared, if nothing is.
+    pub why_not: Option<String>,
+    /// The figures, in the suite's order.
+    pub figures: Vec<FigureOutcome>,
+}
+
+/// A published figure beside the measured one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FigureOutcome {
+    /// The published one.
+    #[serde(flatten)]
+    pub published: Published,
+    /// The measured one; `None` if there is no such comparison.
+    pub measured: Option<Measured>,
+    /// The relation of the two; `None` if one is missing.
+    pub agreement: Option<Agreement>,
+}
+
+/// A measured change.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Measured {
+    /// The figure's unit.
+    pub unit: Unit,
+    /// The levels of the baseline and the arm, in that unit.
+    pub levels: [f64; 2],
+    /// The change is in points, as the figure is a percentage; else in percent of the baseline.
+    pub in_points: bool,
+    /// The change.
+    pub change: f64,
+    /// Its 95 % interval; `None` with fewer than three repeats.
+    pub interval: Option<Interval>,
+    /// The number of blocks, or the smaller number of repeats of two hosts.
+    pub repeats: usize,
+}
+
+/// The relation of a measured change to a published one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// The interval and the published range overlap.
+    Agrees,
+    /// They do not, and both changes have the same sign.
+    SameSign,
+    /// The interval excludes zero, and the published change has the other sign.
+    OtherSign,
+    /// The interval includes zero, and not the published change.
+    NotSeen,
+    /// There are too few repeats for an interval.
+    TooFew,
+}
+
+/// Compares what was measured with what was published.
+pub fn outcome(suite: &Suite, folder: &SuiteFolder) -> SuiteOutcome {
+    let studies = suite.studies.iter().map(|study| of_study(study, folder)).collect();
+    SuiteOutcome { format: SUITE_FORMAT, name: suite.name.clone(), title: suite.title.clone(), studies }
+}
+
+/// Reads the studies of a suite from its result's folder. Those that were not begun are left out.
+pub fn read(suite: &Suite, folder: &Path) -> SuiteFolder {
+    let begun =
+        suite.studies.iter().filter(|study| folder.join(&study.name).join(crate::store::STUDY).exists());
+    let read = |study: &SuiteStudy| match StudyFolder::open(&folder.join(&study.name)) {
+        Ok(read) => Ok(Collected::from(read)),
+        Err(error) => Err(error.to_string()),
+    };
+    begun.map(|study| (study.name.clone(), read(study))).collect()
+}
+
+fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
+    let own = folder.get(&study.name);
+    let collected = own.and_then(|read| read.as_ref().ok());
+    let compared = match own {
+        None => Err("it was not made yet".to_owned()),
+        Some(Err(error)) => Err(error.clone()),
+        Some(Ok(collected)) => compared(study, collected, folder),
+    };
+    let (measured, why_not) = match compared {
+        Ok(measured) => (measured, None),
+        Err(why) => (vec![None; study.figures.len()], Some(why)),
+    };
+    let figures = study.figures.iter().zip(measured).map(|(published, measured)| FigureOutcome {
+        published: published.clone(),
+        measured,
+        agreement: measured.and_then(|measured| agreement(&published.published, &measured)),
+    });
+    StudyOutcome {
+        runs: collected.map_or(0, |collected| collected.runs.len()),
+        planned: collected.map_or(0, |collected| collected.planned),
+        failed: collected.map_or(0, |collected| collected.failed.len()),
+        emulated: collected.and_then(|collected| collected.facts.emulated.clone()),
+        why_not,
+        figures: figures.collect(),
+        study: SuiteStudy { figures: Vec::new(), ..study.clone() },
+    }
+}
+
+fn compared(
+    study: &SuiteStudy,
+    collected: &Collected,
+    folder: &SuiteFolder,
+) -> Result<Vec<Option<Measured>>, String> {
+    let Some(against) = &study.against else {
+        let findings = analyse(collected, false).map_err(|error| error.to_string())?;
+        return Ok(study.figures.iter().map(|published| within(published, &findings)).collect());
+    };
+    let before = match folder.get(against) {
+        None => return Err(format!("{against}, with which it is compared, was not made yet")),
+        Some(Err(error)) => return Err(error.clone()),
+        Some(Ok(before)) => before,
+    };
+    let difference = difference(before, collected).map_err(|error| error.to_string())?;
+    let between = |published: &Published| {
+        let row = difference.rows.iter().find(|row| {
+            row.figure.workload == published.workload
+                && row.figure.metric == published.metric
+                && published.guests.is_none_or(|guests| row.figure.guests == guests)
+                && has_levels(&difference.arms, row.arm, published)
+        })?;
+        measured(row.figure.unit, row.levels, row.change?)
+    };
+    Ok(study.figures.iter().map(between).collect())
+}
+
+/// The figure in the comparison of an arm with the baseline.
+fn within(published: &Published, findings: &Findings) -> Option<Measured> {
+    let figure = findings
+        .figures
+        .iter()
+        .find(|figure| figure.workload == published.workload && figure.metric == published.metric)?;
+    let comparisons: &[Comparison] = match published.guests {
+        Some(guests) => &figure.points.iter().find(|point| point.guests == guests)?.comparisons,
+        None => figure.summary(),
+    };
+    let one = comparisons.iter().find(|one| has_levels(&findings.arms, one.arm, published))?;
+    measured(figure.unit, one.levels?, one.change?)
+}
+
+fn has_levels(arms: &[Arm], arm: usize, published: &Published) -> bool {
+    arms.get(arm).is_some_and(|arm| is_part(&published.arm, &arm.levels))
+}
+
+/// The change in percent of the baseline, or in points. Changes of counts, some of which are zero, are differences:
+/// they and their ends are divided by the baseline's level.
+fn measured(unit: Unit, levels: [f64; 2], change: Contrast) -> Option<Measured> {
+    let in_points = change.scale == Scale::Difference && unit == Unit::Percent;
+    let of_baseline = |value: f64| match change.scale {
+        Scale::Difference if !in_points => value / levels[0] * 100.0,
+        _ => value,
+    };
+    let measured = Measured {
+        unit,
+        levels,
+        in_points,
+        change: of_baseline(change.estimate),
+        interval: change
+            .interval
+            .map(|ends| Interval { low: of_baseline(ends.low), high: of_baseline(ends.high) }),
+        repeats: change.repeats,
+    };
+    measured.change.is_finite().then_some(measured)
+}
+
+fn agreement(published: &[f64], measured: &Measured) -> Option<Agreement> {
+    let low = published.iter().copied().reduce(f64::min)?;
+    let high = published.iter().copied().reduce(f64::max)?;
+    let Some(Interval { low: least, high: most }) = measured.interval else { return Some(Agreement::TooFew) };
+    Some(match () {
+        () if least <= high && low <= most => Agreement::Agrees,
+        () if least <= 0.0 && most >= 0.0 => Agreement::NotSeen,
+        () if (least > 0.0 && high > 0.0) || (most < 0.0 && low < 0.0) => Agreement::SameSign,
+        () => Agreement::OtherSign,
+    })
+}
+
+#[cfg(test)]
+#[path = "outcome_tests.rs"]
+mod tests;

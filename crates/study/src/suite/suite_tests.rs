@@ -1,0 +1,58 @@
+use super::*;
+
+#[test]
+fn every_shipped_suite_is_right_and_has_the_name_of_its_file() {
+    for shipped in SUITES {
+        let suite = shipped.suite().unwrap_or_else(|bad| panic!("{bad}"));
+        assert_eq!(suite.name, shipped.name);
+        assert!(Shipped::find(shipped.name).is_none(), "{} is the name of a plan as well", shipped.name);
+    }
+}
+
+const STUDY: &str = r#"
+name = "small"
+title = "One study"
+[[studies]]
+name = "ipi"
+plan = "ipi-cost-lab"
+target = "lab:intel-apicv+switch-cycles=500"
+[[studies.figures]]
+figure = "an IPI to a running vCPU"
+workload = "ipi-running"
+metric = "latency.p50"
+published = [-47.0]
+"#;
+
+#[test]
+fn a_suite_sets_repeats_and_the_stop_rule_of_its_plans() {
+    let text =
+        STUDY.replace("target =", "repeats = 5\nuntil = { interval_percent = 5.0, blocks = 20 }\ntarget =");
+    let suite = Suite::read(&text, "small.toml").unwrap();
+    let plan = suite.studies[0].plan().unwrap();
+    assert_eq!((plan.order.repeats, plan.most_blocks()), (5, 20));
+    assert_eq!(plan.name, "ipi-cost-lab");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_field() {
+    for (from, to, why) in [
+        ("name = \"ipi\"", "name = \"../x\"", "studies[0].name: expected lower-case letters"),
+        ("plan = \"ipi-cost-lab\"", "plan = \"ipi\"", "studies[0].plan: expected the name of a shipped plan"),
+        ("lab:intel", "intel", "studies[0].target: \"intel-apicv+switch-cycles=500\" is not a target"),
+        ("\"ipi-running\"", "\"reads\"", "studies[0].figures[0].workload: expected one of "),
+        ("[-47.0]", "[1.0, 2.0, 3.0]", "studies[0].figures[0].published: expected a value, or"),
+        (
+            "metric =",
+            "arm = { speed = \"low\" }\nmetric =",
+            "studies[0].figures[0].arm: expected levels of one arm",
+        ),
+        ("target =", "against = \"ipi\"\ntarget =", "studies[0].against: expected an earlier study"),
+        ("target =", "repeats = 0\ntarget =", "studies[0].plan: order.repeats: expected"),
+        ("target =", "colour = 1\ntarget =", "unknown field `colour`"),
+    ] {
+        let bad = Suite::read(&STUDY.replacen(from, to, 1), "small.toml").unwrap_err().to_string();
+        assert!(bad.contains(why), "{bad}");
+    }
+    let none = Suite::read("name = \"x\"\ntitle = \"x\"\nstudies = []", "x.toml").unwrap_err().to_string();
+    assert_eq!(none, "x.toml: studies: expected at least one, found none");
+}
