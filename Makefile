@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak seeds bench docs lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build demo check test soak seeds bench docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -45,6 +45,11 @@ bench: setup ## Run the benchmarks, including the boot times of the emulated hos
 
 docs: setup ## Build the crates' documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --profile checked
+
+book: ## Build the book in docs/ (mdBook is needed: cargo install mdbook)
+	@command -v mdbook >/dev/null || { echo "mdbook is not installed; install it with: cargo install mdbook --locked" >&2; exit 1; }
+	mdbook build
+	@echo "Open it with a browser: $(CURDIR)/book/index.html"
 
 lint: fmt-check clippy deny ## Check format, lints and dependencies
 
