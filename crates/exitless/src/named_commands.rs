@@ -1,4 +1,4 @@
-//! Checks that commands in messages, fixes and tables exist.
+//! Checks that commands in messages, fixes, tables and the documentation exist.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ fn commands(text: &str) -> Vec<String> {
             continue;
         }
         let end = rest.find(|one| closing.contains(one)).unwrap_or(rest.len());
-        let command = rest[..end].split([',', ';', '(', '\\']).next().unwrap_or_default();
+        let command = rest[..end].split([',', ';', '(', '\\', '|']).next().unwrap_or_default();
         found.push(command.split_whitespace().collect::<Vec<_>>().join(" "));
     }
     found
@@ -60,7 +60,7 @@ fn commands(text: &str) -> Vec<String> {
 
 fn check(command: &str) -> Result<(), String> {
     // A placeholder is replaced by any word.
-    let words = command.split_whitespace().map(|word| if word.contains(['{', '}']) { "1" } else { word });
+    let words = command.split_whitespace().map(|word| if word.contains(['{', '[']) { "1" } else { word });
     match Arguments::try_parse_from(words) {
         Ok(Arguments { command: Command::Enable(how) | Command::Disable(how), .. }) => how.says_what(),
         Ok(_) => Ok(()),
@@ -70,6 +70,7 @@ fn check(command: &str) -> Result<(), String> {
             ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand
             | ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Ok(()),
             _ => Err(error.to_string()),
         },
@@ -95,8 +96,113 @@ fn every_command_that_is_named_can_be_typed() {
     assert!(checked > 80, "{checked}");
 }
 
+/// The words of a shell command, up to the end of the line, an operator or a comment.
+fn shell_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, quote) {
+            (_, Some(open)) if letter == open => quote = None,
+            ('\\', None) => {
+                letters.next();
+            }
+            ('\'' | '"', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            ('\n' | '|' | ';' | '&' | '>' | '<', None) => break,
+            ('#', None) if word.is_none() => break,
+            (' ', None) => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The commands in the blocks of a page: after a prompt, an operator, `sudo` or `--`, or at the start of a line.
+fn commands_to_type(page: &str) -> Vec<Vec<String>> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let mut found = Vec::new();
+    for block in blocks {
+        let (language, block) = block.split_once('\n').unwrap_or_default();
+        for (at, _) in block.match_indices("exitless ") {
+            let line = block[..at].rsplit('\n').next().unwrap_or_default();
+            let before = line.trim_end_matches("sudo ");
+            let begins = match language {
+                "sh" => before.is_empty() || ["&& ", "| ", "; "].iter().any(|end| before.ends_with(end)),
+                "text" | "console" | "" => ["$ ", "# "].contains(&before) || before.ends_with(" -- "),
+                _ => false,
+            };
+            if begins {
+                found.push(shell_words(&block[at..]));
+            }
+        }
+    }
+    found
+}
+
+/// README and the pages in `docs/`, with their names.
+fn pages() -> Vec<(String, String)> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = std::fs::read_dir(top.join("docs")).unwrap().map(|file| file.unwrap().path());
+    let pages = files.filter(|path| path.extension().is_some_and(|own| own == "md"));
+    pages
+        .chain([top.join("README.md")])
+        .map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap()))
+        .collect()
+}
+
 #[test]
-fn a_cure_that_is_refused_is_found() {
+fn every_command_in_a_block_of_the_documentation_can_be_typed() {
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for (name, text) in pages() {
+        for words in commands_to_type(&text) {
+            checked += 1;
+            if let Err(error) = Arguments::try_parse_from(&words) {
+                wrong.push(format!("{name}: {}: {error}", words.join(" ")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 150, "{checked}");
+}
+
+#[test]
+fn every_command_in_the_text_of_the_documentation_exists() {
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for (name, text) in pages() {
+        // A command in backquotes may continue on the next line.
+        let text: String = text.split("\n```").step_by(2).collect::<String>().replace('\n', " ");
+        for command in commands(&text) {
+            checked += 1;
+            if let Err(why) = check(&command) {
+                wrong.push(format!("{name}: {command}: {why}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 120, "{checked}");
+}
+
+#[test]
+fn commands_of_a_page_are_found_as_a_shell_reads_them() {
+    let page = "\n```sh\nsudo exitless stat --by 'a b' # all\nperf record && exitless report x >y\n```\n\
+                \n```text\n$ exitless lab run xen -- exitless top\nexitless top  2 VMs\n```\n";
+    let found: Vec<String> = commands_to_type(page).iter().map(|words| words.join("_")).collect();
+    let expected = [
+        "exitless_stat_--by_a b",
+        "exitless_report_x",
+        "exitless_lab_run_xen_--_exitless_top",
+        "exitless_top",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_fix_that_is_refused_is_found() {
     for wrong in
         ["exitless enable --apply", "exitless enable --fast", "exitless fix", "exitless stat --over 3"]
     {

@@ -8,6 +8,7 @@ use fuzz_targets::{consistent, definitions, fuzz_target, read_recording};
 mod advise;
 mod command;
 mod diff;
+mod docs;
 mod doctor;
 mod experiment_report;
 mod experiment_run;

@@ -1,0 +1,142 @@
+//! Output in the pages is what the program prints, or says where it comes from.
+//!
+//! A block whose first line is `$ exitless ...` is run on the files of the tests; a line of `...` stands for any lines.
+//! Any other output has a comment above its block:
+//!
+//! | comment | the output is |
+//! |---|---|
+//! | `<!-- lab: NAME -->` | from this emulated host |
+//! | `<!-- host: WHICH -->` | from a real machine |
+//! | `<!-- test: NAME -->` | held by this test |
+//! | `<!-- form -->` | no output: the form of a folder or a file |
+//! | `<!-- made up -->` | made up, and the page says so |
+
+use std::path::Path;
+use std::process::Command;
+
+use super::pages::{Block, for_users, top};
+use crate::command::text_files;
+
+const LABS: [&str; 5] = ["intel-apicv", "amd-svm", "amd-avic", "xen", "xen-apicv"];
+
+/// The definition in the examples of `vm lint` for Xen.
+const WEB_CFG: &str = "name = \"web\"\ntype = \"pv\"\nmemory = 1024\n";
+
+/// A folder with the files that the pages' commands name.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let recordings = top().join("crates/traces/tests/fixtures/perf");
+    for file in std::fs::read_dir(recordings).unwrap() {
+        let file = file.unwrap();
+        if file.file_name().to_str().unwrap().ends_with(".perf.data.zst") {
+            std::os::unix::fs::symlink(file.path(), folder.path().join(file.file_name())).unwrap();
+        }
+    }
+    std::fs::copy(top().join("crates/report/src/fixed/page.xml"), folder.path().join("web.xml")).unwrap();
+    std::fs::write(folder.path().join("web.cfg"), WEB_CFG).unwrap();
+    for host in ["zen2"] {
+        let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == host).unwrap();
+        host::fake::unpack(text, &folder.path().join(host)).unwrap();
+    }
+    folder
+}
+
+/// What a command line prints on standard output.
+fn printed(line: &str, folder: &Path) -> Vec<String> {
+    let line = line.split(" #").next().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
+        .args(line.split_whitespace().skip(2))
+        .current_dir(folder)
+        .env_remove("COLUMNS")
+        .env("LC_ALL", "C.UTF-8")
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Tests whether a text is shown as it is, but for what lines of `...` leave out.
+fn shows(shown: &[String], whole: &[String]) -> Result<(), String> {
+    let pieces: Vec<&[String]> = shown.split(|line| line.trim() == "...").collect();
+    let mut rest = whole;
+    for (number, piece) in pieces.iter().enumerate() {
+        let (first, last) = (number == 0, number + 1 == pieces.len());
+        let at = if first {
+            rest.starts_with(piece).then_some(0)
+        } else if last {
+            rest.ends_with(piece).then(|| rest.len() - piece.len())
+        } else {
+            (0..rest.len()).find(|at| rest[*at..].starts_with(piece))
+        };
+        let at = at.ok_or_else(|| format!("these lines are not printed there:\n{}", piece.join("\n")))?;
+        rest = &rest[at + piece.len()..];
+        if first && last && !rest.is_empty() {
+            return Err(format!("more is printed:\n{}", rest.join("\n")));
+        }
+    }
+    Ok(())
+}
+
+fn check_mark(mark: &str, sources: &[String]) -> Result<(), String> {
+    match mark.split_once(": ") {
+        Some(("lab", lab)) if LABS.contains(&lab) => Ok(()),
+        Some(("host", host)) if !host.is_empty() => Ok(()),
+        Some(("test", name)) if sources.iter().any(|source| source.contains(&format!("fn {name}("))) => {
+            Ok(())
+        }
+        None if ["form", "made up"].contains(&mark) => Ok(()),
+        _ => Err(format!("no such origin: {mark}")),
+    }
+}
+
+/// Commands alone, which print nothing here.
+fn is_input(block: &Block) -> bool {
+    let (mut continued, mut quoted) = (false, false);
+    block.lines.iter().all(|line| {
+        let is = continued || quoted || line.starts_with("$ ") || line.starts_with("# ");
+        continued = line.ends_with('\\');
+        quoted ^= line.matches('\'').count() % 2 == 1;
+        is
+    })
+}
+
+#[test]
+fn every_output_in_a_page_is_printed_or_says_where_it_comes_from() {
+    let folder = folder();
+    let sources = text_files(&top().join("crates"), "rs");
+    let (mut ran, mut marked, mut wrong) = (0, 0, Vec::new());
+    for page in for_users() {
+        for block in
+            page.blocks().iter().filter(|block| ["text", "console", ""].contains(&&block.language[..]))
+        {
+            let checked = match &block.mark {
+                Some(mark) => {
+                    marked += 1;
+                    check_mark(mark, &sources)
+                }
+                None if is_input(block) => continue,
+                None if block.lines[0].starts_with("$ exitless ") => {
+                    ran += 1;
+                    shows(&block.lines[1..], &printed(&block.lines[0], folder.path()))
+                }
+                None => Err("where this comes from is not said: <!-- lab: NAME --> above it".to_owned()),
+            };
+            if let Err(why) = checked {
+                wrong.push(format!("{}:{}: {why}", page.name(), block.line));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(ran >= 12 && marked >= 20, "{ran} {marked}");
+}
+
+#[test]
+fn what_is_left_out_is_said_and_what_is_shown_is_whole() {
+    let lines = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let whole = lines("a b c d e");
+    for right in ["a b c d e", "a ... d e", "... c ...", "a ... c ... e", "..."] {
+        assert!(shows(&lines(right), &whole).is_ok(), "{right}");
+    }
+    for wrong in ["a b c d", "b c d e", "a c ...", "... d", "a ... c b ...", "... e ... a ..."] {
+        assert!(shows(&lines(wrong), &whole).is_err(), "{wrong}");
+    }
+}

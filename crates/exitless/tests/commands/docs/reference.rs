@@ -1,0 +1,97 @@
+//! The tables of exit reasons and inhibit reasons are those of the code.
+
+use std::fmt::Write as _;
+
+use exits::{ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, Virtualized};
+
+use super::pages::top;
+
+const BY: &str = "written by crates/exitless/tests/commands/docs/reference.rs";
+
+/// Compares a table between two marks of a page with the code, or writes it there if `WRITE_DOCS` is set.
+fn check(page: &str, what: &str, table: &str) {
+    let path = top().join(page);
+    let (begin, end) = (format!("<!-- {what}: {BY} -->\n"), format!("<!-- end of {what} -->\n"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} lacks {begin}"));
+    let (written, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{page} lacks {end}"));
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
+    } else {
+        assert_eq!(written, table, "run the test again with WRITE_DOCS=1");
+    }
+}
+
+fn number(reason: ExitReason) -> String {
+    match reason.isa {
+        Isa::Vmx => reason.code.to_string(),
+        Isa::Svm => format!("{:#x}", reason.code),
+    }
+}
+
+fn effect(virtualized: Virtualized) -> &'static str {
+    match virtualized {
+        Virtualized::Gone => "gone",
+        Virtualized::Partly => "some go",
+        Virtualized::Appears => "occurs only with it",
+        Virtualized::Unchanged => "stays",
+    }
+}
+
+fn of_interrupts() -> String {
+    let mut text = "| reason | number | with APICv or AVIC | meaning |\n|---|---|---|---|\n".to_owned();
+    for reason in ExitReason::known() {
+        if let (Some(about), Some(virtualized)) = (reason.about(), reason.under_interrupt_virtualization()) {
+            let _ = writeln!(text, "| `{reason}` | {} | {} | {about} |", number(reason), effect(virtualized));
+        }
+    }
+    text
+}
+
+fn of_isa(isa: Isa) -> String {
+    let mut text = "| number | reason |\n|---|---|\n".to_owned();
+    for reason in ExitReason::known().filter(|reason| reason.isa == isa) {
+        let _ = writeln!(text, "| {} | `{reason}` |", number(reason));
+    }
+    text
+}
+
+fn of_inhibits() -> String {
+    let mut text = String::new();
+    for reason in InhibitReason::all() {
+        let _ = write!(text, "### {reason}\n\nSet when {}.", reason.set_by());
+        if reason.cures().is_empty() {
+            let _ = writeln!(text, " Nothing clears it: {}.", reason.cure());
+        } else {
+            let _ = write!(text, "\n\n| where | fix | source |\n|---|---|---|\n");
+        }
+        for fix in reason.cures() {
+            let _ = writeln!(text, "| {} | `{}` | {} |", fix.place.name(), fix.change, fix.source);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn of_numbers() -> String {
+    let kernels = [(5, 6), (5, 19), (6, 0), (6, 3)].map(|(major, minor)| KernelVersion::new(major, minor));
+    let numberings = kernels.map(InhibitNumbering::of_kernel);
+    let mut text =
+        "| reason | 5.6 to 5.18 | 5.19 | 6.0 to 6.2 | from 6.3 |\n|---|---|---|---|---|\n".to_owned();
+    for reason in InhibitReason::all() {
+        let cells = numberings.each_ref().map(|one| one.number(reason));
+        let cells = cells.map(|number| number.map_or("–".to_owned(), |number| number.to_string()));
+        let _ = writeln!(text, "| `{reason}` | {} |", cells.join(" | "));
+    }
+    text
+}
+
+#[test]
+fn tables_of_exit_reasons_and_inhibit_reasons_are_those_of_the_code() {
+    // One after the other: with WRITE_DOCS they write the same files.
+    check("docs/exit-reasons.md", "interrupts", &of_interrupts());
+    check("docs/exit-reasons.md", "vmx", &of_isa(Isa::Vmx));
+    check("docs/exit-reasons.md", "svm", &of_isa(Isa::Svm));
+    check("docs/inhibit-reasons.md", "reasons", &of_inhibits());
+    check("docs/inhibit-reasons.md", "numbers", &of_numbers());
+}

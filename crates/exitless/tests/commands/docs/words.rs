@@ -1,0 +1,87 @@
+//! The terms that are decided, in pages and help texts.
+
+use super::pages::for_users;
+use crate::command::{out, run};
+
+/// What is not written, and what is instead.
+const WORDS: &[(&str, &str)] = &[
+    ("mend", "fix"),
+    ("mends", "fixes"),
+    ("mended", "fixed"),
+    ("cure", "fix"),
+    ("cures", "fixes"),
+    ("cured", "fixed"),
+    ("laboratory", "lab, or emulated host"),
+    ("laboratories", "labs, or emulated hosts"),
+    ("told apart", "no significant difference; or distinguished"),
+    ("tell the arms apart", "no significant difference"),
+    ("tell the sides apart", "no significant difference"),
+    ("tells them apart", "distinguishes them"),
+    ("a disk that forgets", "null disk"),
+    ("who is where", "placement"),
+    ("takes away", "removes"),
+    ("took away", "removed"),
+    ("taken away", "removed"),
+    ("stands still", "hangs"),
+    ("stood still", "hung"),
+    ("for ever", "forever"),
+    ("dearer", "more expensive"),
+    ("dearest", "most expensive"),
+    ("spares", "saves"),
+    ("at rest", "idle"),
+    ("laid over", "merged over"),
+    ("beforehand", "before"),
+    ("resp", "respectively, or two sentences"),
+];
+
+/// The listed words in a text, whole words in either case, with what to write instead.
+fn found(text: &str) -> Vec<String> {
+    let mut words = String::from(" ");
+    for word in text.split(|one: char| !one.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        words.push_str(&word.to_lowercase());
+        words.push(' ');
+    }
+    let listed = WORDS.iter().filter(|(word, _)| words.contains(&format!(" {word} ")));
+    listed.map(|(word, instead)| format!("`{word}`: write {instead}")).collect()
+}
+
+/// Help texts of a command and of those below it.
+fn helps(path: &[&str], texts: &mut Vec<(String, String)>) {
+    let text = out(&run(&[path, &["--help"]].concat()));
+    let below = text.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
+    let below: Vec<String> = below
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect();
+    for name in &below {
+        helps(&[path, &[name]].concat(), texts);
+    }
+    texts.push((format!("exitless {} --help", path.join(" ")), text));
+}
+
+#[test]
+fn pages_and_helps_use_the_decided_terms() {
+    let mut texts: Vec<(String, String)> =
+        for_users().iter().map(|page| (page.name(), page.prose())).collect();
+    helps(&[], &mut texts);
+    assert!(texts.len() > 85, "{}", texts.len());
+    let wrong: Vec<String> = texts
+        .iter()
+        .flat_map(|(name, text)| found(text).into_iter().map(move |what| format!("{name}: {what}")))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_listed_word_is_found_whole_and_in_either_case() {
+    assert_eq!(found("It mends the\nhost."), ["`mends`: write fixes"]);
+    assert_eq!(
+        found("Cannot be told\n  apart."),
+        ["`told apart`: write no significant difference; or distinguished"]
+    );
+    assert!(found("It recommends a secure fix; commence.").is_empty());
+}
