@@ -113,7 +113,7 @@ fn leased(virsh: &Tool, domain: &str, patience: Duration) -> Result<String, Stri
             return Ok(address.to_string());
         }
         if begun.elapsed() >= patience {
-            return Err("libvirt knows no address of it; give guests.addresses".to_owned());
+            return Err("libvirt does not know its address; give guests.addresses".to_owned());
         }
         std::thread::sleep(Duration::from_millis(500));
     }

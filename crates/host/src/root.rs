@@ -351,7 +351,7 @@ fn why(path: &str, expected: &str, error: &io::Error) -> String {
         AbsenceKind::NotThere => format!("there is no {path}, which would hold {expected}"),
         AbsenceKind::Denied => format!("{path} may not be read; run as root"),
         _ if error.kind() == io::ErrorKind::TimedOut => {
-            format!("{path} cannot be read: its process holds whoever looks at it")
+            format!("{path} cannot be read: its process blocks inspection")
         }
         _ => format!("{path} cannot be read: {error}"),
     }

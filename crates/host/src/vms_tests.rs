@@ -221,7 +221,7 @@ fn vms_are_chosen_by_name_or_process() {
         "No VM is called \"7000\" nor has it as its process; running: web (4000), db (5000), 4000 (6000)"
     );
     let none = Vms { unreadable: 2, ..Vms::default() }.select(&["x".to_owned()]).unwrap_err().to_string();
-    assert!(none.ends_with("no VM was found; 2 processes may not be looked into, so run as root"), "{none}");
+    assert!(none.ends_with("no VM was found; 2 processes cannot be inspected, so run as root"), "{none}");
 }
 
 #[test]

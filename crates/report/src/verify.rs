@@ -39,7 +39,7 @@ pub fn terminal(seen: &Verification, width: usize, colour: bool) -> String {
     });
     let likely = seen.likely.iter().map(|likely| {
         let command = printable(&likely.command);
-        format!("Process {} ({command}) looks like a VM and may not be looked into; run as root", likely.pid)
+        format!("Process {} ({command}) looks like a VM and cannot be inspected; run as root", likely.pid)
     });
     text += &listed("Missing", missing.chain(likely), page.width);
     text.push('\n');
@@ -82,13 +82,13 @@ fn conclusion(seen: &Verification) -> String {
             format!("{name} is active for some vCPUs of the VM only.")
         }
         (1, _) if total == 1 => format!("{name} is not active for the VM."),
-        (0, 1) if total == 1 => format!("Whether {name} is active for the VM cannot be told."),
-        (0, _) => format!("Whether {name} is active cannot be told for {}.", counted(unknown as u64, "VM")),
+        (0, 1) if total == 1 => format!("It is not known whether {name} is active for the VM."),
+        (0, _) => format!("It is not known whether {name} is active for {}.", counted(unknown as u64, "VM")),
         (_, 0) => {
-            format!("{name} is not, or not wholly, active for {off} of {}.", counted(total as u64, "VM"))
+            format!("{name} is not, or not fully, active for {off} of {}.", counted(total as u64, "VM"))
         }
         (_, _) => format!(
-            "{name} is not, or not wholly, active for {off} of {}, and cannot be told for {unknown}.",
+            "{name} is not, or not fully, active for {off} of {}, and unknown for {unknown}.",
             counted(total as u64, "VM")
         ),
     }
@@ -205,7 +205,7 @@ impl Page {
             Status::Inhibited | Status::Partly => {
                 "A micro VM on this host (not one of the VMs above): inhibited"
             }
-            Status::Unknown => "A micro VM on this host (not one of the VMs above): cannot be told",
+            Status::Unknown => "A micro VM on this host (not one of the VMs above): unknown",
         };
         let mut text = self.emphasised(&wrapped(title, self.width, "", ""), provoked.status);
         if let Some(why) = &provoked.why {

@@ -87,12 +87,11 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     };
     let vms = wanted.vms.iter().flat_map(|vm| seen.verdicts(vm)).collect();
     if wanted.found.unreadable > 0 && !wanted.chosen {
-        let why =
-            format!("{} may not be looked into; run as root", counted_processes(wanted.found.unreadable));
+        let why = format!("{} cannot be inspected; run as root", counted_processes(wanted.found.unreadable));
         missing.push(Missing { what: "VMs of other users", pid: None, why });
     }
     for one in wanted.found.held.iter().filter(|_| !wanted.chosen) {
-        let why = format!("{} was not wholly looked into: it holds whoever does", one.command);
+        let why = format!("{} was not fully inspected: it blocks inspection", one.command);
         missing.push(Missing { what: "a process that may be a VM", pid: Some(one.pid), why });
     }
     let likely = if wanted.chosen { Vec::new() } else { wanted.found.likely.clone() };

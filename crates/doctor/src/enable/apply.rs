@@ -114,7 +114,7 @@ fn took(plan: &Plan, before: &Before, after: Option<&After>, applied: &mut Appli
     };
     if switch(&reads) != Some(plan.wanted) {
         return Err(format!(
-            "{} was loaded and reads {name} {reads}: it found the CPU or the firmware unable (see `dmesg | grep -i kvm`)",
+            "{} was loaded and reads {name} {reads}: the CPU or the firmware does not support it (see `dmesg | grep -i kvm`)",
             plan.module
         ));
     }

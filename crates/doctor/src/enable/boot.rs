@@ -123,7 +123,7 @@ impl Boot {
                 }
             }
             Self::Unknown => {
-                Taken::ByHand("no boot loader that is known keeps arguments here".to_owned(), told())
+                Taken::ByHand("no known boot loader keeps kernel arguments here".to_owned(), told())
             }
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
             wish,
             Refusal {
                 name: "xen".to_owned(),
-                why: "Xen drives the IOMMU, and is told by its own command line (iommu=intpost)".to_owned(),
+                why: "Xen controls the IOMMU, by its own command line (iommu=intpost)".to_owned(),
                 next: "change iommu= of Xen's command line by hand".to_owned(),
             },
         );
@@ -118,9 +118,9 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     let mut steps = Vec::new();
     if !changes.is_empty() {
         let why = if on {
-            "so that the IOMMU delivers interrupts of assigned devices to vCPUs that run"
+            "so that the IOMMU delivers interrupts of assigned devices to running vCPUs"
         } else {
-            "the host takes the interrupts of assigned devices then; IPIs and timers of guests stay as they are"
+            "the host then takes the interrupts of assigned devices; guests' IPIs and timers are not affected"
         };
         let step = by_boot_loader(root, boot, &changes, wish);
         steps.extend(step.map(|step| step.called(title(&changes), why).by(SOURCE)));
@@ -128,10 +128,10 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     if wish.reload && !so_already {
         let standing = Standing::Blocked {
             why: "the IOMMU is set up once, when the kernel boots".to_owned(),
-            next: "use --persist, and boot".to_owned(),
+            next: "use --persist, and reboot".to_owned(),
         };
         let step = Step::of(root, "reload", Effect::Now, standing, Vec::new());
-        steps.push(step.called("Set the IOMMU up again", "the argument is read while the kernel boots"));
+        steps.push(step.called("Reinitialize the IOMMU", "the argument is read while the kernel boots"));
     }
     let word = if on { "enable" } else { "disable" };
     let other = if on { "disable" } else { "enable" };

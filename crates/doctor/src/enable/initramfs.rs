@@ -22,11 +22,9 @@ pub(super) fn suggestion(root: &Path, target: &Target, steps: &[Step]) -> Option
         PACKERS.iter().find_map(|&(place, command)| Some((names(root, place, target.module)?, command)))?;
     let mut step = Step::of(root, "initramfs", Effect::NextBoot, Standing::Suggested, Vec::new());
     step.commands.push(command.to_owned());
-    let why = format!(
-        "{file} packs {}, and it is loaded with the modprobe.d that was packed with it",
-        target.module
-    );
-    Some(step.called("Pack the initial RAM disk again", why))
+    let why =
+        format!("{file} includes {}, which is then loaded with the modprobe.d of that moment", target.module);
+    Some(step.called("Rebuild the initial RAM disk", why))
 }
 
 fn names(root: &Path, place: &str, module: &str) -> Option<String> {

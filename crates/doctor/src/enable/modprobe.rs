@@ -20,7 +20,7 @@ const FOLDERS: [&str; 5] = [
     "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
 ];
-const HEADING: &str = "# Written by exitless. `exitless restore` takes it back.\n";
+const HEADING: &str = "# Written by exitless. `exitless restore` undoes this.\n";
 
 /// The files of modprobe.d that count, with changes that are not written yet.
 #[derive(Debug, Clone)]

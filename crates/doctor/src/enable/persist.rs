@@ -46,9 +46,11 @@ pub(super) fn steps(
     if !arguments.is_empty() {
         let module = target.module;
         reasons.push(if target.built_in {
-            format!("{module} is built into the kernel, so only the kernel's command line tells it")
+            format!(
+                "{module} is built into the kernel, so only the kernel's command line sets its parameters"
+            )
         } else {
-            format!("{module} gets the kernel's arguments after those of modprobe.d, and the last one counts")
+            format!("kernel arguments for {module} come after modprobe.d, and the last value counts")
         });
     }
     let mut source = vec!["kmod, libkmod/libkmod-config.c"; reasons.len()];
@@ -82,7 +84,7 @@ fn options(root: &Path, modprobe: &Modprobe, target: &Target, wish: Wish) -> Opt
     let title = format!("Tell modprobe to load {} with {} {word}", target.module, target.switch().name);
     let step =
         Step::of(root, "modprobe-options", Effect::NextLoad, asked(wish.persist, "--persist"), changes);
-    Some(step.called(title, "so that it outlasts this boot").by("modprobe.d(5)"))
+    Some(step.called(title, "so that the setting survives a reboot").by("modprobe.d(5)"))
 }
 
 /// Lines of modprobe.d that are not ours to change, but keep the module away.
@@ -92,7 +94,7 @@ fn obstacles(root: &Path, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
         let step = Step::of(root, "modprobe-obstacle", Effect::NextLoad, Standing::Suggested, Vec::new());
         step.called(
             format!("Look at `{line}` in {path}"),
-            "it keeps the module from being loaded as it is told",
+            "it prevents the module from being loaded with its options",
         )
         .by("modprobe.d(5)")
     };
@@ -114,8 +116,8 @@ pub(super) fn by_boot_loader(root: &Path, boot: &Boot, changes: &[WordChange], w
 pub(super) fn title(changes: &[WordChange]) -> String {
     let told = changes.iter().map(|change| match (&change.old, &change.new) {
         (Some(old), Some(new)) => format!("Change the argument {old} to {new}"),
-        (Some(old), None) => format!("Take the argument {old} away"),
-        (None, new) => format!("Give the kernel the argument {}", new.as_deref().unwrap_or_default()),
+        (Some(old), None) => format!("Remove the argument {old}"),
+        (None, new) => format!("Add the kernel argument {}", new.as_deref().unwrap_or_default()),
     });
     told.collect::<Vec<_>>().join("; ")
 }

@@ -43,7 +43,7 @@ pub(super) fn of_container(root: &Path) -> Option<Refusal> {
     let file = CONTAINER.iter().find(|file| root.join(file).exists())?;
     Some(Refusal {
         name: "container".to_owned(),
-        why: format!("this is a container (/{file} exists), and the kernel is its host's"),
+        why: format!("this is a container (/{file} exists), whose kernel is the host's"),
         next: "run exitless on the host".to_owned(),
     })
 }

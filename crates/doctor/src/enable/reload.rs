@@ -26,17 +26,17 @@ pub(super) fn step(root: &Path, inspection: &Inspection, target: &Target, wish: 
         });
     }
     let word = if target.arm == Arm::On { "on" } else { "off" };
-    let again = if target.loaded { " again" } else { "" };
-    let title = format!("Load {}{again}, with {} {word}", target.module, target.switch().name);
-    Some(step.called(title, "the parameter is read when the module is loaded, and never after"))
+    let load = if target.loaded { "Reload" } else { "Load" };
+    let title = format!("{load} {} with {} {word}", target.module, target.switch().name);
+    Some(step.called(title, "the parameter is read only when the module is loaded"))
 }
 
 /// Only a module that nobody uses is touched.
 fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Standing> {
     let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
     if target.built_in {
-        let why = format!("{} is built into the kernel and cannot be loaded again", target.module);
-        return blocked(why, "use --persist, and boot");
+        let why = format!("{} is built into the kernel and cannot be reloaded", target.module);
+        return blocked(why, "use --persist, and reboot");
     }
     let vms = inspection.running.vms.get().map_or(&[][..], Vec::as_slice);
     if !vms.is_empty() {
@@ -44,7 +44,7 @@ fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Sta
             vms.iter().map(|one| format!("{} (process {})", one.vm.name, one.vm.pid)).collect();
         return blocked(
             format!("VMs run: {}", names.join(", ")),
-            "end or migrate them first, or use --persist and boot",
+            "stop or migrate them first, or use --persist and reboot",
         );
     }
     let count = root.join("sys/module").join(target.module).join("refcnt");
@@ -56,7 +56,7 @@ fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Sta
                 target.module,
                 if users == 1 { "once".to_owned() } else { format!("{users} times") }
             ),
-            "end what has /dev/kvm open (`fuser -v /dev/kvm`)",
+            "stop what has /dev/kvm open (`fuser -v /dev/kvm`)",
         ),
         _ => None,
     }

@@ -72,7 +72,7 @@ impl Target {
                 next: if guest {
                     "this machine is itself a guest: let its host offer nested virtualization"
                 } else {
-                    "switch virtualization on in the firmware"
+                    "enable virtualization in the firmware"
                 }
                 .to_owned(),
             });

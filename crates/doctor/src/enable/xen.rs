@@ -29,7 +29,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     }
     let line = match &xen.info.value {
         Ok(info) => info.field("xen_commandline").unwrap_or_default(),
-        Err(absence) => return refuse(&absence.why, "let `xl info` work, then try again"),
+        Err(absence) => return refuse(&absence.why, "make `xl info` work, then try again"),
     };
     let on = wish.arm == Arm::On;
     let wrong =

@@ -70,7 +70,7 @@ pub(super) fn conclude(
         }
     }
     if let Some(finding) = fails(Category::Contradictions).next() {
-        let sentence = format!("Settle first what contradicts itself: {}.", finding.found);
+        let sentence = format!("Resolve this contradiction first: {}.", finding.found);
         return Conclusion::new(Outcome::Contradicted, sentence, Some("exitless doctor --verbose"));
     }
     if let Some(finding) =
@@ -84,11 +84,11 @@ pub(super) fn conclude(
         (Some(true), _) => enabled(subject, sides, chosen),
         (_, Some(false)) => {
             let sentence =
-                format!("There is no {name} here, so that interrupts of guests cost exits whatever is set.");
+                format!("There is no {name} here, so guest interrupts cost exits whatever the settings.");
             Conclusion::new(Outcome::Unavailable, sentence, Some("exitless predict"))
         }
         (Some(false), _) => {
-            let sentence = format!("{name} is there and switched off: no VM has it.");
+            let sentence = format!("{name} is available but off: no VM uses it.");
             Conclusion::new(
                 Outcome::SwitchedOff,
                 sentence,
@@ -96,7 +96,7 @@ pub(super) fn conclude(
             )
         }
         (None, _) => {
-            let sentence = format!("Whether {name} is used cannot be told from what may be read here.");
+            let sentence = format!("What may be read here does not show whether {name} is used.");
             Conclusion::new(Outcome::Unknown, sentence, Some("sudo exitless doctor"))
         }
     }
@@ -118,7 +118,7 @@ fn flat(finding: &Finding) -> Vec<&Finding> {
 fn xen(sections: &[Section]) -> Conclusion {
     let mut failed = failures(sections, Category::Xen);
     if let Some(finding) = failed.next() {
-        let sentence = format!("Xen does without the hardware's help: {}.", finding.found);
+        let sentence = format!("Xen does not use interrupt virtualization: {}.", finding.found);
         return Conclusion::new(Outcome::Unavailable, sentence, None);
     }
     let findings =
@@ -130,10 +130,11 @@ fn xen(sections: &[Section]) -> Conclusion {
         return Conclusion::new(Outcome::Ready, sentence, Some("exitless stat --by vm,reason"));
     }
     if findings().flat_map(flat).any(|one| one.rule == "xen-avic" && one.state == State::Warn) {
-        let sentence = "Xen knows no AVIC, so that interrupts of its guests cost exits on this host.";
+        let sentence = "Xen does not support AVIC, so guest interrupts cost exits on this host.";
         return Conclusion::new(Outcome::Unavailable, sentence, Some("exitless stat --by vm,reason"));
     }
-    let sentence = "Whether Xen uses the hardware's interrupt virtualization cannot be told, or it does not.";
+    let sentence =
+        "Xen does not use the hardware's interrupt virtualization, or nothing here shows that it does.";
     Conclusion::new(Outcome::Unknown, sentence, None)
 }
 
@@ -142,7 +143,7 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
     let wanted = |pid: i32| chosen.is_empty() || chosen.contains(&pid);
     let running: Vec<_> = subject.running().iter().filter(|one| wanted(one.vm.pid)).collect();
     if running.is_empty() {
-        let sentence = format!("{name} is on, and no VM runs that could use it.");
+        let sentence = format!("{name} is on, and no VM is running.");
         return Conclusion::new(Outcome::Ready, sentence, Some("exitless verify --provoke"));
     }
     let status = |pid: i32| {
@@ -183,12 +184,12 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
             (1, 1) => format!("VM {}", running::name(first)),
             (some, all) => format!("{some} of {all} VMs"),
         };
-        let sentence = format!("{name} is on; whether it is active for {of} cannot be told.");
+        let sentence = format!("{name} is on; it is not known whether it is active for {of}.");
         let next = if subject.host.live { "exitless verify" } else { "exitless verify (on that host)" };
         return Conclusion::new(Outcome::Unsure, sentence, Some(next));
     }
     let of =
-        if running.len() == 1 { "the VM that runs".to_owned() } else { format!("all {} VMs", running.len()) };
+        if running.len() == 1 { "the running VM".to_owned() } else { format!("all {} VMs", running.len()) };
     Conclusion::new(Outcome::Active, format!("{name} is on, and active for {of}."), Some("exitless verify"))
 }
 

@@ -9,25 +9,25 @@ use std::collections::BTreeSet;
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "contradiction-forced-avic",
-        title: "AVIC against CPUID",
+        title: "AVIC and CPUID",
         category: Category::Contradictions,
-        why: "AVIC that the CPU does not offer may crash guests or the host, and results do not hold elsewhere",
+        why: "AVIC that the CPU does not report may crash guests or the host, and results are not valid elsewhere",
         source: "Linux arch/x86/kvm/svm/avic.c, force_avic (it taints the kernel)",
         parent: "",
         check: forced_avic,
     },
     Rule {
         name: "contradiction-parameter",
-        title: "Module against CPU",
+        title: "Module and CPU",
         category: Category::Contradictions,
-        why: "the module believes in what the CPU denies: one of the two is not what it seems",
+        why: "the module uses what the CPU does not report: one of the two is wrong",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup; vmx/vmx.c, vmx_hardware_setup",
         parent: "",
         check: parameter,
     },
     Rule {
         name: "contradiction-iommu-apic",
-        title: "IOMMU against CPU",
+        title: "IOMMU and CPU",
         category: Category::Contradictions,
         why: "a firmware that leaves the IOMMU's guest APIC on without AVIC makes the kernel warn at each boot, and \
               its GA log does not start",
@@ -40,25 +40,25 @@ pub(super) const RULES: &[Rule] = &[
         name: "contradiction-x2avic",
         title: "x2AVIC without AVIC",
         category: Category::Contradictions,
-        why: "Linux takes it for a fault of the firmware, and uses neither",
+        why: "Linux treats it as a firmware bug, and uses neither",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup, FW_BUG",
         parent: "",
         check: x2avic_alone,
     },
     Rule {
         name: "contradiction-iommu-units",
-        title: "IOMMUs among themselves",
+        title: "Consistent IOMMUs",
         category: Category::Contradictions,
-        why: "the kernel uses what all of them can, so that one decides for all",
+        why: "the kernel uses only features that all of them have",
         source: "Linux drivers/iommu/amd/init.c, get_global_efr",
         parent: "",
         check: iommu_units,
     },
     Rule {
         name: "contradiction-configured",
-        title: "Parameter in force against what is configured",
+        title: "Parameter in use and as configured",
         category: Category::Contradictions,
-        why: "what is configured counts when the module is next loaded: after the next boot the host is another one",
+        why: "the configuration takes effect when the module is next loaded: the host changes at the next boot",
         source: "modprobe.d(5); Linux Documentation/admin-guide/kernel-parameters.rst, module parameters",
         parent: "",
         check: configured,
@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "contradiction-log",
         title: "Warnings in the kernel's log",
         category: Category::Contradictions,
-        why: "the kernel says itself that something of virtualization is not as it should be",
+        why: "the kernel itself reports that something is wrong with virtualization",
         source: "Linux include/asm-generic/bug.h, WARN; include/linux/printk.h, FW_BUG",
         parent: "",
         check: log,
@@ -82,11 +82,11 @@ fn forced_avic(subject: &Subject<'_>) -> Option<Verdict> {
     let path = parameter_path("kvm_amd", "force_avic");
     let fact = &subject.host.processor.svm;
     Some(match (subject.is_on("kvm_amd", "force_avic"), subject.cpu_has()) {
-        (Some(true), Some(false)) => Verdict::warn("kvm_amd uses AVIC although the CPU denies it")
+        (Some(true), Some(false)) => Verdict::warn("kvm_amd uses AVIC although the CPU does not report it")
             .seen(path, value)
             .resting_on(fact)
-            .advice("take force_avic=1 out of modprobe.d and the kernel's arguments, but for experiments"),
-        (Some(true), None) => Verdict::skip("CPUID is not told").seen(path, value),
+            .advice("remove force_avic=1 from modprobe.d and the kernel's arguments, except for experiments"),
+        (Some(true), None) => Verdict::skip("CPUID is not known").seen(path, value),
         _ => Verdict::pass("nothing is forced").seen(path, value),
     })
 }
@@ -102,9 +102,9 @@ fn parameter(subject: &Subject<'_>) -> Option<Verdict> {
     let path = parameter_path(module, name);
     let value = subject.parameter(module, name)?;
     let verdict = match (subject.is_enabled(), subject.cpu_has()) {
-        (_, None) => return Some(Verdict::skip("what the CPU offers is not told").seen(path, value)),
+        (_, None) => return Some(Verdict::skip("it is not known what the CPU offers").seen(path, value)),
         (Some(true), Some(false)) => {
-            Verdict::fail(format!("{module} uses {}, and the CPU denies it", subject.technology()))
+            Verdict::fail(format!("{module} uses {}, which the CPU does not report", subject.technology()))
                 .advice("compare the processors of this host: the kernel asks the one it boots on")
         }
         _ => Verdict::pass("they agree"),

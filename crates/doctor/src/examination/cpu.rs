@@ -12,7 +12,7 @@ const SDM: &str =
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "cpu-firmware",
-        title: "Firmware lets virtualization be used",
+        title: "Firmware allows virtualization",
         category: Category::Cpu,
         why: "what the firmware locks stays off until the next reset",
         source: "AMD64 Architecture Programmer's Manual volume 2, 15.30.1, VM_CR; Intel SDM volume 4, \
@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-virtualization",
         title: "Hardware virtualization",
         category: Category::Cpu,
-        why: "KVM runs guests by SVM or VMX alone",
+        why: "KVM runs guests only with SVM or VMX",
         source: "Linux Documentation/virt/kvm; arch/x86/kvm/svm/svm.c and vmx/vmx.c",
         parent: "cpu-firmware",
         check: virtualization,
@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-hypervisor",
         title: "Bare metal",
         category: Category::Cpu,
-        why: "below another hypervisor each exit of a guest becomes several, and AVIC is not offered",
+        why: "under another hypervisor each exit of a guest becomes several, and AVIC is not offered",
         source: "CPUID Fn0000_0001 ECX bit 31 and Fn4000_0000",
         parent: "cpu-virtualization",
         check: hypervisor,
@@ -42,7 +42,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-avic",
         title: "AVIC",
         category: Category::Cpu,
-        why: "without it the host takes part in every interrupt and every IPI of a guest",
+        why: "without it the host handles every interrupt and every IPI of a guest",
         source: APM3,
         parent: "cpu-virtualization",
         check: avic,
@@ -51,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-x2avic",
         title: "x2AVIC",
         category: Category::Cpu,
-        why: "without it each access of a guest's x2APIC registers exits, and APIC IDs end at 254",
+        why: "without it each access to a guest's x2APIC registers exits, and APIC IDs are limited to 254",
         source: APM3,
         parent: "cpu-avic",
         check: x2avic,
@@ -60,7 +60,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-apicv",
         title: "APICv",
         category: Category::Cpu,
-        why: "without it the host takes part in every interrupt and every EOI of a guest",
+        why: "without it the host handles every interrupt and every EOI of a guest",
         source: SDM,
         parent: "cpu-virtualization",
         check: apicv,
@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-x2apic-mode",
         title: "Virtualized x2APIC mode",
         category: Category::Cpu,
-        why: "without it each access of a guest's x2APIC registers exits",
+        why: "without it each access to a guest's x2APIC registers exits",
         source: SDM,
         parent: "cpu-apicv",
         check: x2apic_mode,
@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "cpu-nested-paging",
         title: "Nested paging",
         category: Category::Cpu,
-        why: "AVIC needs it, and without it every change of a guest's page tables exits",
+        why: "AVIC needs it; without it every change to a guest's page tables exits",
         source: "AMD64 Architecture Programmer's Manual volume 2, 15.29; Linux arch/x86/kvm/svm/avic.c, \
                  avic_hardware_setup",
         parent: "cpu-virtualization",
@@ -86,9 +86,9 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "cpu-microcode",
-        title: "One microcode on all processors",
+        title: "Same microcode on all CPUs",
         category: Category::Cpu,
-        why: "processors that differ behave differently, so that faults come and go with where a vCPU runs",
+        why: "with different microcode, faults come and go depending on where a vCPU runs",
         source: "Linux Documentation/arch/x86/microcode.rst; /proc/cpuinfo, microcode",
         parent: "",
         check: microcode,
@@ -102,25 +102,21 @@ fn firmware(subject: &Subject<'_>) -> Option<Verdict> {
         return None;
     }
     match subject.isa? {
-        Isa::Svm => {
-            Some(match processor.vm_cr.get() {
-                Some(register) if register.disabled => {
-                    let lock = if register.locked { "and locked it" } else { "without locking it" };
-                    Verdict::fail(format!("the firmware switched SVM off {lock}"))
+        Isa::Svm => Some(match processor.vm_cr.get() {
+            Some(register) if register.disabled => {
+                let lock = if register.locked { "and locked it" } else { "without locking it" };
+                Verdict::fail(format!("the firmware disabled SVM {lock}"))
                     .resting_on(&processor.vm_cr)
-                    .advice("switch SVM (\"SVM Mode\", \"Secure Virtual Machine\") on in the firmware's setup")
-                }
-                Some(_) => Verdict::pass("SVM is not switched off").resting_on(&processor.vm_cr),
-                None => Verdict::unknown(&processor.vm_cr),
-            })
-        }
-        Isa::Vmx => Some(match processor.feature_control.get() {
-            Some(register) if register.locked && !register.vmx => {
-                Verdict::fail("the firmware locked VMX out")
-                    .resting_on(&processor.feature_control)
-                    .advice("switch VT-x (\"Intel Virtualization Technology\") on in the firmware's setup")
+                    .advice("enable SVM (\"SVM Mode\", \"Secure Virtual Machine\") in the firmware setup")
             }
-            Some(_) => Verdict::pass("VMX is not locked out").resting_on(&processor.feature_control),
+            Some(_) => Verdict::pass("SVM is not disabled").resting_on(&processor.vm_cr),
+            None => Verdict::unknown(&processor.vm_cr),
+        }),
+        Isa::Vmx => Some(match processor.feature_control.get() {
+            Some(register) if register.locked && !register.vmx => Verdict::fail("the firmware disabled VMX")
+                .resting_on(&processor.feature_control)
+                .advice("enable VT-x (\"Intel Virtualization Technology\") in the firmware setup"),
+            Some(_) => Verdict::pass("VMX is not disabled").resting_on(&processor.feature_control),
             None => Verdict::unknown(&processor.feature_control),
         }),
     }
@@ -139,17 +135,19 @@ fn virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let below = processor.hypervisor.get().cloned().flatten();
     let verdict = match &below {
-        Some(name) if name.is_empty() => Verdict::fail("the hypervisor below offers neither SVM nor VMX"),
-        Some(name) => Verdict::fail(format!("the hypervisor below ({name}) offers neither SVM nor VMX")),
+        Some(name) if name.is_empty() => {
+            Verdict::fail("the underlying hypervisor offers neither SVM nor VMX")
+        }
+        Some(name) => Verdict::fail(format!("the underlying hypervisor ({name}) offers neither SVM nor VMX")),
         None => Verdict::fail("the CPU offers neither SVM nor VMX"),
     };
     let verdict = verdict.seen("/proc/cpuinfo, flags", "neither svm nor vmx");
     Some(match below {
         Some(_) => verdict.resting_on(&processor.hypervisor).advice(
-            "let the hypervisor below offer it: kvm_amd or kvm_intel nested=1 there, and -cpu host for this \
+            "let the underlying hypervisor offer it: kvm_amd or kvm_intel nested=1 there, and -cpu host for this \
              guest",
         ),
-        None => verdict.advice("switch virtualization on in the firmware's setup"),
+        None => verdict.advice("enable virtualization in the firmware setup"),
     })
 }
 
@@ -159,12 +157,12 @@ fn hypervisor(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let fact = &subject.host.processor.hypervisor;
     Some(match fact.get() {
-        Some(None) => Verdict::pass("no hypervisor is below").resting_on(fact),
+        Some(None) => Verdict::pass("there is no hypervisor underneath").resting_on(fact),
         Some(Some(name)) => {
             let named = if name.is_empty() { String::new() } else { format!(" ({name})") };
-            Verdict::warn(format!("this host is a guest itself: a hypervisor is below{named}"))
+            Verdict::warn(format!("this host is itself a guest of a hypervisor{named}"))
                 .resting_on(fact)
-                .advice("measure and run guests on the host below where that is possible")
+                .advice("measure and run guests on the underlying host if possible")
         }
         None => Verdict::unknown(fact),
     })
@@ -196,9 +194,9 @@ fn x2avic(subject: &Subject<'_>) -> Option<Verdict> {
             Verdict::pass("the CPU has x2AVIC, for up to 4096 vCPUs").resting_on(fact)
         }
         Some(svm) if svm.x2avic => Verdict::pass("the CPU has x2AVIC, for up to 512 vCPUs").resting_on(fact),
-        Some(_) => Verdict::warn("the CPU has no x2AVIC: x2APIC guests get AVIC for delivery alone")
+        Some(_) => Verdict::warn("the CPU has no x2AVIC: x2APIC guests get AVIC for delivery only")
             .resting_on(fact)
-            .advice("give guests of up to 255 vCPUs -cpu ...,x2apic=off, if IPIs and EOIs are many"),
+            .advice("give guests of up to 255 vCPUs -cpu ...,x2apic=off if they have many IPIs and EOIs"),
         None => Verdict::unknown(fact),
     })
 }
@@ -219,7 +217,7 @@ fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
         }
         Some(false) => lacking(Lack::of(&subject.host.processor, Isa::Vmx)?).resting_on(fact),
         None => {
-            Verdict::skip("neither the MSRs nor the vmx flags tell all parts; run as root").resting_on(fact)
+            Verdict::skip("neither the MSRs nor the vmx flags show all parts; run as root").resting_on(fact)
         }
     })
 }
@@ -234,7 +232,7 @@ fn x2apic_mode(subject: &Subject<'_>) -> Option<Verdict> {
         Some(false) => Verdict::warn("x2APIC accesses of guests exit")
             .resting_on(fact)
             .advice("nothing on this CPU; guests of up to 255 vCPUs can be started with -cpu ...,x2apic=off"),
-        None => Verdict::skip("neither the MSRs nor the vmx flags tell").resting_on(fact),
+        None => Verdict::skip("neither the MSRs nor the vmx flags show it").resting_on(fact),
     })
 }
 
@@ -249,9 +247,9 @@ fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
     };
     let verdict = match there {
         Some(true) => Verdict::pass(format!("the CPU has {name}")),
-        Some(false) if fails => Verdict::fail(format!("the CPU has no {name}, so that AVIC cannot be used")),
+        Some(false) if fails => Verdict::fail(format!("the CPU has no {name}, so AVIC cannot be used")),
         Some(false) => Verdict::warn(format!("the CPU has no {name}")),
-        None => Verdict::skip(format!("whether the CPU has {name} is not told")),
+        None => Verdict::skip(format!("it is not known whether the CPU has {name}")),
     };
     let verdict = match subject.isa? {
         Isa::Svm => verdict.resting_on(&processor.svm),
@@ -266,12 +264,10 @@ fn microcode(subject: &Subject<'_>) -> Option<Verdict> {
     let told: Vec<String> =
         revisions.iter().map(|(revision, count)| format!("{revision} on {count}")).collect();
     Some(match revisions.len() {
-        0 => Verdict::skip("no processor tells its microcode"),
+        0 => Verdict::skip("no CPU reports its microcode"),
         1 => Verdict::pass(told.join(", ")).seen("/proc/cpuinfo, microcode", told.join(", ")),
-        _ => Verdict::warn("processors run different microcode")
+        _ => Verdict::warn("CPUs run different microcode")
             .seen("/proc/cpuinfo, microcode", told.join(", "))
-            .advice(
-                "update the firmware and reboot; a late update of microcode that went halfway leaves this",
-            ),
+            .advice("update the firmware and reboot; an incomplete late update of microcode causes this"),
     })
 }

@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "iommu-posting",
         title: "Posting of device interrupts",
         category: Category::Iommu,
-        why: "an IOMMU that posts hands interrupts of assigned devices to the vCPU; else the host injects each",
+        why: "an IOMMU that posts delivers interrupts of assigned devices to the vCPU; otherwise the host injects each",
         source: "AMD I/O Virtualization Technology specification, MMIO offset 30h, GASup and GAMSup, and table 21; \
                  Intel VT-d specification, 11.4.2, bit 59",
         parent: "iommu-remapping",
@@ -36,25 +36,25 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "iommu-posting-argument",
-        title: "Arguments against posting",
+        title: "Kernel arguments that disable posting",
         category: Category::Iommu,
-        why: "the kernel posts nothing when it was told not to",
+        why: "with such an argument the kernel posts nothing",
         source: "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr= and intremap=",
         parent: "iommu-present",
         check: posting_argument,
     },
     Rule {
         name: "iommu-snp",
-        title: "Guest APICs beside SEV-SNP",
+        title: "Guest APICs with SEV-SNP",
         category: Category::Iommu,
-        why: "with SNP on, the IOMMU posts only where it says that it can do both",
+        why: "with SNP on, the IOMMU posts only if it reports support for both",
         source: "Linux drivers/iommu/amd/init.c, enable_iommus_vapic, FEATURE_SNPAVICSUP_GAM",
         parent: "iommu-posting",
         check: snp,
     },
     Rule {
         name: "iommu-unsafe-interrupts",
-        title: "VFIO's safety",
+        title: "VFIO without interrupt remapping",
         category: Category::Iommu,
         why: "with it a guest can raise any interrupt of the host through its device",
         source: "Linux drivers/vfio/vfio_iommu_type1.c, allow_unsafe_interrupts",
@@ -80,21 +80,21 @@ fn present(subject: &Subject<'_>) -> Option<Verdict> {
     let off = ["off"].iter().find(|word| subject.has_word(argument, word) || subject.has_word("iommu", word));
     let verdict = Verdict::warn("the kernel drives no IOMMU").seen("/sys/class/iommu", "empty");
     Some(match (table.get(), off) {
-        (Some(true), Some(word)) => Verdict::warn("the IOMMUs are switched off by the kernel's arguments")
+        (Some(true), Some(word)) => Verdict::warn("the IOMMUs are disabled by the kernel's arguments")
             .resting_on(table)
             .seen("/proc/cmdline", format!("{argument}={word} or iommu={word}"))
-            .advice(format!("take {argument}=off and iommu=off out of the kernel's arguments")),
+            .advice(format!("remove {argument}=off and iommu=off from the kernel's arguments")),
         (Some(true), None) if subject.isa == Some(Isa::Vmx) => {
             verdict.resting_on(table).advice("add intel_iommu=on to the kernel's arguments")
         }
         (Some(true), None) => verdict.resting_on(table).advice("see the kernel's log for AMD-Vi"),
         (Some(false), _) => Verdict::warn("the firmware describes no IOMMU")
             .resting_on(table)
-            .advice("switch the IOMMU (\"VT-d\", \"AMD-Vi\", \"IOMMU\") on in the firmware's setup"),
+            .advice("enable the IOMMU (\"VT-d\", \"AMD-Vi\", \"IOMMU\") in the firmware setup"),
         (None, _) => {
             Verdict::warn("the kernel drives no IOMMU, and the firmware's tables are not there to be read")
                 .seen("/sys/class/iommu", "empty")
-                .advice("switch the IOMMU on in the firmware's setup, or have the hypervisor below offer one")
+                .advice("enable the IOMMU in the firmware setup, or have the underlying hypervisor offer one")
         }
     })
 }
@@ -119,9 +119,9 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
             {
                 verdict
                     .seen("/proc/cmdline", "intremap=off")
-                    .advice("take intremap=off out of the kernel's arguments")
+                    .advice("remove intremap=off from the kernel's arguments")
             } else {
-                verdict.advice("switch interrupt remapping and x2APIC on in the firmware's setup")
+                verdict.advice("enable interrupt remapping and x2APIC in the firmware setup")
             }
         }
         None => Verdict::unknown(fact),
@@ -181,7 +181,7 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
         .iter()
         .take(SHOWN)
         .fold(verdict, |verdict, (_, file, register)| verdict.seen(file, register.clone()));
-    Some(if more > 0 { verdict.seen("and so", format!("{more} more")) } else { verdict })
+    Some(if more > 0 { verdict.seen("also", format!("{more} more")) } else { verdict })
 }
 
 /// So many IOMMUs are told of one by one.
@@ -199,9 +199,8 @@ fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
     Some(match said {
         Some(word) => Verdict::warn(format!("{name}={word} keeps the kernel from posting"))
             .seen("/proc/cmdline", format!("{name}={word}"))
-            .advice(format!("take {name}={word} out of the kernel's arguments and reboot")),
-        None => Verdict::pass("no argument keeps the kernel from posting")
-            .seen("/proc/cmdline", format!("no {name}=")),
+            .advice(format!("remove {name}={word} from the kernel's arguments and reboot")),
+        None => Verdict::pass("no argument disables posting").seen("/proc/cmdline", format!("no {name}=")),
     })
 }
 
@@ -214,11 +213,11 @@ fn snp(subject: &Subject<'_>) -> Option<Verdict> {
         return Some(
             Verdict::warn("SNP is on, and the IOMMU cannot post beside it")
                 .seen(line.place, line.text)
-                .advice("without SEV-SNP guests: boot without SNP (in the firmware setup)"),
+                .advice("if no guest needs SEV-SNP: disable SNP in the firmware setup"),
         );
     }
     let line = log.evidence("Virtual APIC enabled")?;
-    Some(Verdict::pass("the kernel switched guest APICs of the IOMMU on").seen(line.place, line.text))
+    Some(Verdict::pass("the kernel enabled guest APICs of the IOMMU").seen(line.place, line.text))
 }
 
 fn unsafe_interrupts(subject: &Subject<'_>) -> Option<Verdict> {

@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "kernel-config-kvm",
         title: "KVM in the kernel's configuration",
         category: Category::Kernel,
-        why: "a kernel without the vendor's part of KVM runs no guests",
+        why: "without the vendor's part of KVM the kernel runs no guests",
         source: "Linux arch/x86/kvm/Kconfig",
         parent: "",
         check: config_kvm,
@@ -31,16 +31,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "kernel-config-x2apic",
         title: "x2APIC in the kernel's configuration",
         category: Category::Kernel,
-        why: "without it processors with APIC IDs above 254 stay off",
+        why: "without it CPUs with APIC IDs above 254 stay offline",
         source: "Linux arch/x86/Kconfig, X86_X2APIC",
         parent: "",
         check: config_x2apic,
     },
     Rule {
         name: "kernel-btf",
-        title: "Type information of the kernel",
+        title: "Kernel type information (BTF)",
         category: Category::Kernel,
-        why: "KVM's own state of a VM is read by it: the strongest evidence whether AVIC or APICv is active",
+        why: "KVM's own state of a VM is read with it: the strongest evidence of whether AVIC or APICv is active",
         source: "Linux lib/Kconfig.debug, DEBUG_INFO_BTF",
         parent: "",
         check: btf,
@@ -49,7 +49,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "kernel-lockdown",
         title: "Lockdown",
         category: Category::Kernel,
-        why: "what may not be read cannot be told: MSRs and debugfs, and in confidentiality mode KVM's state, \
+        why: "it hides evidence: MSRs and debugfs, and in confidentiality mode KVM's state, \
               tracepoints and exits as well",
         source: "kernel_lockdown(7); Linux include/linux/security.h, enum lockdown_reason",
         parent: "",
@@ -120,9 +120,9 @@ fn lockdown(subject: &Subject<'_>) -> Option<Verdict> {
     let fact = &subject.host.kernel.lockdown;
     Some(match fact.get().map(String::as_str) {
         Some("none") => Verdict::pass("the kernel is not locked down").resting_on(fact),
-        Some(mode) => Verdict::warn(format!("the kernel is locked down ({mode})")).resting_on(fact).advice(
-            "nothing, where lockdown is wanted; else switch Secure Boot off, or boot with lockdown=none",
-        ),
+        Some(mode) => Verdict::warn(format!("the kernel is locked down ({mode})"))
+            .resting_on(fact)
+            .advice("nothing if lockdown is wanted; else disable Secure Boot, or boot with lockdown=none"),
         None => Verdict::unknown(fact),
     })
 }

@@ -75,7 +75,7 @@ pub const ROWS: &[Row] = &[
     Row {
         without: "KVM uses no AVIC",
         with: "KVM can use AVIC",
-        why: "without AVIC the host takes part in every interrupt of a guest",
+        why: "without AVIC the host handles every interrupt of a guest",
         source: "Linux arch/x86/kvm/svm.c, 3bbf3565f48c (4.7)",
         ..feature("kernel-avic", "AVIC in KVM", (4, 7))
     },
@@ -83,23 +83,23 @@ pub const ROWS: &[Row] = &[
         uek: &[UEK7_U2],
         without: "SynIC of Hyper-V inhibits interrupt virtualization, whether the guest uses AutoEOI or not",
         with: "SynIC inhibits only while the guest uses AutoEOI",
-        why: "Windows guests are mostly given SynIC for its timers",
+        why: "most Windows guests get SynIC for its timers",
         isa: None,
         source: "Linux arch/x86/kvm/hyperv.c, 0f250a646382 (5.15)",
-        ..feature("kernel-autoeoi", "SynIC beside interrupt virtualization", (5, 15))
+        ..feature("kernel-autoeoi", "SynIC with interrupt virtualization", (5, 15))
     },
     Row {
         uek: &[UEK7_U2],
         without: "AVIC is inhibited for every guest that is offered SVM",
         with: "AVIC is inhibited only while a nested guest runs",
-        why: "KVM offers SVM to guests unless it is told not to, and -cpu host passes it on",
+        why: "KVM offers SVM to guests by default, and -cpu host passes it on",
         source: "Linux arch/x86/kvm/svm/svm.c, f44509f849fe, merged for 5.19 (a4cfff3f0f8c)",
-        ..feature("kernel-avic-nested", "AVIC beside nested guests", (5, 19))
+        ..feature("kernel-avic-nested", "AVIC with nested guests", (5, 19))
     },
     Row {
         uek: &[UEK7_U2],
         without: "guests that are offered x2APIC get no AVIC",
-        with: "guests with x2APIC get x2AVIC, or AVIC for delivery alone",
+        with: "guests with x2APIC get x2AVIC, or AVIC for delivery only",
         why: "current guests use x2APIC wherever it is offered",
         source: "KVM changes for Linux 6.0: \"x2AVIC support for AMD\"; arch/x86/kvm/svm/avic.c, 0e311d33bfbe",
         ..feature("kernel-x2avic", "x2APIC guests on AVIC", (6, 0))
@@ -108,26 +108,26 @@ pub const ROWS: &[Row] = &[
         uek: &[((5, 4), &[2136, 328, 1]), UEK7_U2],
         without: "each time a vCPU moves or halts, the IOMMU's interrupt table is flushed for its devices",
         with: "the fields that change when a vCPU is scheduled are not cached, and nothing is flushed",
-        why: "flushing takes longer than posting saves where vCPUs halt often",
+        why: "if vCPUs halt often, flushing costs more than posting saves",
         source: "Linux drivers/iommu/amd/iommu.c, 57cdb720eaa5 (6.8); AMD I/O Virtualization Technology specification \
                  2.2.5.2",
         ..feature("kernel-irte-caching", "IOMMU's cache of interrupt entries", (6, 8))
     },
     Row {
         kind: Kind::Extra,
-        without: "a vCPU whose APIC ID is beyond the hardware's table cannot be made while AVIC is on",
+        without: "a vCPU whose APIC ID is beyond the hardware's table cannot be created while AVIC is on",
         with: "a vCPU whose APIC ID is beyond the hardware's table inhibits AVIC for its VM",
-        why: "APIC IDs have gaps where cores or threads are no power of two",
+        why: "APIC IDs have gaps if the number of cores or threads is not a power of two",
         source: "KVM IRQ changes for 6.17; Linux arch/x86/kvm/svm/avic.c",
         ..feature("kernel-avic-id", "APIC IDs beyond the hardware's table", (6, 17))
     },
     Row {
         kind: Kind::Extra,
-        without: "AVIC is off unless kvm_amd is told avic=1",
+        without: "AVIC is off unless kvm_amd is loaded with avic=1",
         with: "AVIC is on by itself on Zen 4 and later with x2AVIC",
-        why: "a parameter that nobody sets leaves hardware unused",
+        why: "hardware stays unused where nobody sets the parameter",
         source: "KVM SVM changes for 6.18; Linux arch/x86/kvm/svm/avic.c, ca2967de5a5b",
-        ..feature("kernel-avic-default", "AVIC without being asked", (6, 18))
+        ..feature("kernel-avic-default", "AVIC by default", (6, 18))
     },
     Row {
         kind: Kind::Extra,
@@ -139,18 +139,18 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         isa: Some(Isa::Vmx),
-        without: "IPIs between vCPUs take an exit of the sender",
+        without: "each IPI between vCPUs costs the sender an exit",
         with: "IPIs between vCPUs take no exit on CPUs with IPI virtualization",
-        why: "an IPI is the dearest of the interrupts between vCPUs",
+        why: "an IPI that exits is the most expensive interrupt between vCPUs",
         source: "KVM changes for Linux 6.0: \"Intel IPI virtualization\"; arch/x86/kvm/vmx/vmx.c, enable_ipiv",
         ..feature("kernel-ipi-virtualization", "IPI virtualization in KVM", (6, 0))
     },
     Row {
         kind: Kind::Extra,
         isa: None,
-        without: "posting of device interrupts has no switch of its own in KVM",
+        without: "KVM has no parameter for posting device interrupts",
         with: "KVM tells by enable_device_posted_irqs whether it posts interrupts of devices",
-        why: "without the parameter nothing says whether posting is used",
+        why: "without the parameter nothing shows whether posting is used",
         source: "KVM x86 misc changes for 6.16; Linux arch/x86/kvm/x86.c, enable_device_posted_irqs",
         ..feature("kernel-posting-parameter", "Parameter for posting", (6, 16))
     },
@@ -170,7 +170,7 @@ pub const ROWS: &[Row] = &[
         stable: &[((5, 15), 194), ((6, 1), 154), ((6, 6), 108), ((6, 12), 49), ((6, 16), 9)],
         without: "a task priority that the VMM sets does not reach the hardware while AVIC is active",
         with: "the task priority reaches the hardware",
-        why: "interrupts of a guest can be held back for ever after a migration or a reset; Windows stops then",
+        why: "interrupts of a guest can be held back forever after a migration or a reset; Windows then hangs",
         source: "Linux arch/x86/kvm/svm/svm.c, sync_lapic_to_cr8, d02e48830e3f (6.17)",
         ..feature("kernel-bug-avic-tpr", "Task priority with AVIC", (6, 17))
     },
@@ -181,7 +181,7 @@ pub const ROWS: &[Row] = &[
         // The announcements of 6.1.167, 6.6.130, 6.12.78 and 6.19.9 list the change, and the difference to 6.18.18 in that of
         // 6.18.19 (19 March 2026) has it. It did not apply to 5.10, and no port of it was seen.
         stable: &[((6, 1), 167), ((6, 6), 130), ((6, 12), 78), ((6, 18), 19), ((6, 19), 9)],
-        without: "writes of CR8 can stay intercepted while AVIC is active: each is a write_cr8 exit then",
+        without: "writes of CR8 can stay intercepted while AVIC is active; each is then a write_cr8 exit",
         with: "writes of CR8 are not intercepted while AVIC is active",
         why: "a guest that sets its task priority often, such as Windows, then exits more than without AVIC",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb, 87d0f901a9bd (7.0-rc4)",

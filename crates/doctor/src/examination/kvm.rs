@@ -23,32 +23,32 @@ pub(super) const RULES: &[Rule] = &[
         name: "kvm-device",
         title: "/dev/kvm",
         category: Category::Kvm,
-        why: "VMMs make VMs through it",
+        why: "VMMs create VMs through it",
         source: "Linux Documentation/virt/kvm/api.rst, 2. File descriptors",
         parent: "kvm-module",
         check: device,
     },
     Rule {
         name: "kvm-interrupt-virtualization",
-        title: "AVIC or APICv in use",
+        title: "AVIC or APICv enabled",
         category: Category::Kvm,
-        why: "while the module has it off, no VM can have it",
+        why: "while it is off in the module, no VM can use it",
         source: "Linux arch/x86/kvm/svm/avic.c, avic; vmx/vmx.c, enable_apicv",
         parent: "kvm-module",
         check: interrupt_virtualization,
     },
     Rule {
         name: "kvm-nested-paging",
-        title: "Nested paging in use",
+        title: "Nested paging enabled",
         category: Category::Kvm,
-        why: "AVIC is switched off with it, and shadow paging exits at every change of a guest's page tables",
+        why: "without it AVIC is off, and shadow paging exits at every change to a guest's page tables",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_hardware_setup; svm/svm.c, npt; vmx/vmx.c, ept",
         parent: "kvm-module",
         check: nested_paging,
     },
     Rule {
         name: "kvm-ipi-virtualization",
-        title: "IPI virtualization in use",
+        title: "IPI virtualization enabled",
         category: Category::Kvm,
         why: "without it each IPI between vCPUs exits, though interrupts are delivered in hardware",
         source: "Linux arch/x86/kvm/x86.c, enable_ipiv (6.0 on Intel, 6.17 on AMD)",
@@ -59,7 +59,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "kvm-erratum-1235",
         title: "Erratum 1235",
         category: Category::Kvm,
-        why: "the CPU may miss that a vCPU stopped running, and the IPI to it is lost: the guest hangs",
+        why: "the CPU may not notice that a vCPU stopped running; an IPI to it is then lost, and the guest hangs",
         source: "KVM IRQ changes for 6.17 (AMD family 17h); Linux arch/x86/kvm/svm/avic.c, 9a12fa5213cf (Hygon \
                  family 18h, 7.1)",
         parent: "kvm-interrupt-virtualization",
@@ -76,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "kvm-device-posting",
-        title: "Posting of device interrupts in use",
+        title: "Posting of device interrupts enabled",
         category: Category::Kvm,
         why: "without it the host takes every interrupt of an assigned device and injects it",
         source: "Linux arch/x86/kvm/x86.c, enable_device_posted_irqs (6.16)",
@@ -85,7 +85,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "kvm-vnmi",
-        title: "Virtual NMI in use",
+        title: "Virtual NMI enabled",
         category: Category::Kvm,
         why: "without it each NMI of a guest needs an exit when it ends",
         source: SVM_C,
@@ -94,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "kvm-vgif",
-        title: "Virtual GIF in use",
+        title: "Virtual GIF enabled",
         category: Category::Kvm,
         why: "without it a nested hypervisor exits at each STGI and CLGI",
         source: SVM_C,
@@ -103,9 +103,9 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "kvm-flexpriority",
-        title: "TPR shadow in use",
+        title: "TPR shadow enabled",
         category: Category::Kvm,
-        why: "without it each access of a guest's task priority exits, and APICv is off as well",
+        why: "without it each access to a guest's task priority exits, and APICv is off as well",
         source: VMX_C,
         parent: "kvm-module",
         check: kvm_features::flexpriority,
@@ -152,7 +152,7 @@ fn module(subject: &Subject<'_>) -> Option<Verdict> {
                 format!("{}:{}", line.file, line.line),
                 format!("{} {} {}", line.command, line.module, line.rest),
             )
-            .advice(format!("take line {} out of {}, then `modprobe {module}`", line.line, line.file)),
+            .advice(format!("remove line {} from {}, then `modprobe {module}`", line.line, line.file)),
         None => verdict.command(format!("modprobe {module}")),
     })
 }
@@ -211,7 +211,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         _ => {}
     }
     Some(
-        Verdict::fail(format!("{technology} is switched off in {module}"))
+        Verdict::fail(format!("{technology} is off in {module}"))
             .seen(path, value)
             .command("exitless enable --persist --reload --apply")
             .command(format!(
@@ -235,7 +235,7 @@ fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
             let verdict = if isa == Isa::Svm { Verdict::fail(found) } else { Verdict::warn(found) };
             verdict
                 .seen(path, value)
-                .advice(format!("take {name}=0 out of modprobe.d and the kernel's arguments"))
+                .advice(format!("remove {name}=0 from modprobe.d and the kernel's arguments"))
         }
         _ => Verdict::pass(format!("{module} uses it")).seen(path, value),
     })
@@ -274,13 +274,13 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
     let fact = &subject.host.processor.erratum_1235;
     let path = parameter_path("kvm_amd", "enable_ipiv");
     Some(match (fact.get(), subject.is_on("kvm_amd", "enable_ipiv")) {
-        (Some(false), _) => Verdict::pass("it does not concern this CPU").resting_on(fact),
+        (Some(false), _) => Verdict::pass("this CPU is not affected").resting_on(fact),
         (None, _) => Verdict::unknown(fact),
-        (Some(true), Some(false)) => {
-            Verdict::pass("it concerns this CPU, and KVM takes IPIs itself").resting_on(fact).seen(path, "N")
-        }
+        (Some(true), Some(false)) => Verdict::pass("this CPU is affected, and KVM handles IPIs itself")
+            .resting_on(fact)
+            .seen(path, "N"),
         (Some(true), setting) => {
-            let verdict = Verdict::warn("it concerns this CPU, and IPIs go through AVIC").resting_on(fact);
+            let verdict = Verdict::warn("this CPU is affected, and IPIs go through AVIC").resting_on(fact);
             let verdict = match setting {
                 Some(_) => verdict.seen(path, "Y"),
                 None => verdict.seen(path, "not there: this kernel cannot leave IPIs out"),

@@ -36,9 +36,9 @@ fn cpu_feature(subject: &Subject<'_>, name: &str, there: Option<bool>) -> Option
         (_, Some(true)) => Verdict::pass("it is on").seen(path, value),
         (Some(true), Some(false)) => Verdict::warn("the CPU has it, and it is off")
             .seen(path, value)
-            .advice(format!("take {name}=0 out of modprobe.d and the kernel's arguments")),
+            .advice(format!("remove {name}=0 from modprobe.d and the kernel's arguments")),
         (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
-        _ => Verdict::skip("whether the CPU has it is not told").seen(path, value),
+        _ => Verdict::skip("it is not known whether the CPU has it").seen(path, value),
     })
 }
 
@@ -62,7 +62,7 @@ pub(super) fn flexpriority(subject: &Subject<'_>) -> Option<Verdict> {
         (Some(false), _) => Verdict::skip("this CPU has none").seen(path, value),
         _ => Verdict::warn("it is off")
             .seen(path, value)
-            .advice("take flexpriority=0 out of modprobe.d and the kernel's arguments"),
+            .advice("remove flexpriority=0 from modprobe.d and the kernel's arguments"),
     })
 }
 

@@ -57,7 +57,7 @@ fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = match over.as_slice() {
         [] => Verdict::pass(format!("{by} takes APIC IDs up to {largest}")),
         some => Verdict::fail(format!(
-            "APIC IDs above {largest}, where {by} ends, in {} of those that run",
+            "APIC IDs above {largest}, the limit of {by}, in {}",
             counted(some.len() as u64, "VM")
         ))
         .advice("fewer vCPUs, and topologies whose cores and threads are powers of two"),
@@ -79,7 +79,7 @@ fn host_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
         Verdict::warn(format!("processors have APIC IDs up to {largest}, and interrupts are not remapped"))
             .resting_on(fact)
             .resting_on(remapped)
-            .advice("switch interrupt remapping and x2APIC on in the firmware's setup")
+            .advice("enable interrupt remapping and x2APIC in the firmware setup")
     } else {
         Verdict::pass(format!("the largest is {largest}")).resting_on(fact)
     })

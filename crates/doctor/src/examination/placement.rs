@@ -11,25 +11,25 @@ const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-C
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "vms-readable",
-        title: "Processes that may be looked into",
+        title: "Processes that can be inspected",
         category: Category::Placement,
-        why: "each process that may not be looked into may be one more VM",
+        why: "a process that cannot be inspected may be another VM",
         source: "proc_pid_fd(5): its entries are readable by their owner and by root",
         parent: "",
         check: readable,
     },
     Rule {
         name: "place-vcpus",
-        title: "vCPUs that share a processor",
+        title: "vCPUs that share a CPU",
         category: Category::Placement,
-        why: "two vCPUs that may run nowhere else take turns, and an interrupt waits while the other one runs",
+        why: "two vCPUs pinned to one CPU take turns, and an interrupt for one waits while the other runs",
         source: PINNING,
         parent: "",
         check: vcpus,
     },
     Rule {
         name: "place-vhost",
-        title: "vhost workers beside vCPUs",
+        title: "vhost workers on CPUs of vCPUs",
         category: Category::Placement,
         why: "the worker that serves a queue displaces the vCPU that waits for it",
         source: PINNING,
@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "place-threads",
-        title: "I/O threads beside vCPUs",
+        title: "I/O threads on CPUs of vCPUs",
         category: Category::Placement,
         why: "the VMM's thread that serves a device displaces the vCPU that waits for it",
         source: PINNING,
@@ -47,9 +47,9 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "place-interrupts",
-        title: "Device interrupts beside vCPUs",
+        title: "Device interrupts on CPUs of vCPUs",
         category: Category::Placement,
-        why: "each such interrupt takes the vCPU out of its guest: an exit that is not its own",
+        why: "each such interrupt makes the vCPU exit for something that is not its own",
         source: "Linux Documentation/core-api/irq/irq-affinity.rst",
         parent: "",
         check: interrupts,
@@ -72,13 +72,13 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
         some => format!("{some} processes"),
     };
     let verdict = if running.unreadable == 0 && running.held.is_empty() {
-        Verdict::pass(found).seen("/proc", "all processes were looked into")
+        Verdict::pass(found).seen("/proc", "all processes were inspected")
     } else if running.unreadable == 0 {
         let held = counted(running.held.len() as u64, "process");
-        Verdict::warn(format!("{found}; {held} could not be looked into: whoever does is held"))
+        Verdict::warn(format!("{found}; {held} could not be inspected: reading blocks"))
             .advice("end the process, or the FUSE server that it waits for")
     } else {
-        let verdict = Verdict::warn(format!("{found}; {closed} may not be looked into"))
+        let verdict = Verdict::warn(format!("{found}; {closed} cannot be inspected"))
             .seen("/proc", format!("{closed} closed to this user"))
             .advice("run as root, with CAP_SYS_PTRACE (containers lack it)");
         running.likely.iter().fold(verdict, |verdict, likely| {
@@ -88,7 +88,7 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
         })
     };
     Some(running.held.iter().fold(verdict, |verdict, held| {
-        let text = format!("{} holds whoever looks into it", held.command);
+        let text = format!("{} blocks inspection", held.command);
         verdict.seen(format!("process {}", held.pid), text)
     }))
 }
@@ -141,7 +141,7 @@ fn meeting(
         .into_iter()
         .take(SHOWN)
         .fold(verdict, |verdict, (cpu, text)| verdict.seen(format!("CPU {cpu}"), text));
-    Some(if more > 0 { verdict.seen("and so", format!("{more} more")) } else { verdict })
+    Some(if more > 0 { verdict.seen("also", format!("{more} more")) } else { verdict })
 }
 
 fn listed(occupants: &[&Occupant]) -> String {
@@ -158,24 +158,24 @@ fn beside(wanted: impl Fn(Role) -> bool) -> impl Fn(&Placement, &[&Occupant]) ->
 
 fn vcpus(subject: &Subject<'_>) -> Option<Verdict> {
     let several = |_: &Placement, pinned: &[&Occupant]| (pinned.len() > 1).then(|| listed(pinned));
-    meeting(subject, "vCPUs meet", "give each vCPU a processor of its own (<vcpupin>, taskset)", several)
+    meeting(subject, "vCPUs collide", "give each vCPU a processor of its own (<vcpupin>, taskset)", several)
 }
 
 fn vhost(subject: &Subject<'_>) -> Option<Verdict> {
     let advice = "move the workers to housekeeping processors (<emulatorpin>, or taskset -p of the worker)";
-    meeting(subject, "vhost workers meet vCPUs", advice, beside(|role| role == Role::Vhost))
+    meeting(subject, "vhost workers collide with vCPUs", advice, beside(|role| role == Role::Vhost))
 }
 
 fn threads(subject: &Subject<'_>) -> Option<Verdict> {
     let advice = "move them to housekeeping processors (<iothreadpin> and <emulatorpin>, or taskset -p)";
     let wanted = |role| matches!(role, Role::IoThread | Role::Emulator);
-    meeting(subject, "threads of the VMM meet vCPUs", advice, beside(wanted))
+    meeting(subject, "threads of the VMM collide with vCPUs", advice, beside(wanted))
 }
 
 fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
     let advice = "move the interrupts: /proc/irq/N/smp_affinity_list, irqbalance's IRQBALANCE_BANNED_CPULIST, or \
                   isolcpus=managed_irq";
-    meeting(subject, "interrupts of devices meet vCPUs", advice, |place, pinned| {
+    meeting(subject, "interrupts of devices collide with vCPUs", advice, |place, pinned| {
         // Those of assigned devices belong where their vCPU runs.
         let host = subject.host.interrupts.devices.get().map_or(&[][..], Vec::as_slice);
         let assigned =

@@ -67,7 +67,7 @@ impl Category {
             Self::Kvm => "KVM",
             Self::Iommu => "IOMMU and device interrupts",
             Self::Limits => "Limits",
-            Self::Placement => "Running VMs and where their threads meet",
+            Self::Placement => "Running VMs and placement of their threads",
             Self::Xen => "Xen",
             Self::Vm => "Each running VM",
         }

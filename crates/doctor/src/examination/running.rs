@@ -66,9 +66,9 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
     let count = found.iter().filter(|one| fixes(one)).count();
     let told = match count {
-        0 => format!("{judged} rules find nothing against it"),
-        1 => format!("1 of {judged} rules finds something, as follows"),
-        some => format!("{some} of {judged} rules find something, as follows"),
+        0 => format!("{judged} rules found no problem"),
+        1 => format!("1 of {judged} rules found a problem"),
+        some => format!("{some} of {judged} rules found problems"),
     };
     let mut findings = vec![summary(State::Pass, told, running)];
     findings.extend(found.into_iter().filter(fixes));

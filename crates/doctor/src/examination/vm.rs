@@ -11,9 +11,9 @@ use host::inspection::Role;
 /// The finding about a VM's definition as a whole; its children are those of other rules.
 pub(super) const DEFINITION: Rule = Rule {
     name: "vm-definition",
-    title: "Its definition",
+    title: "Definition",
     category: Category::Vm,
-    why: "what inhibits interrupt virtualization is mostly written in the definition",
+    why: "most settings that inhibit interrupt virtualization are in the definition",
     source: "the rules of `exitless vm lint`",
     parent: "",
     check: |_| None,
@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "vm-interrupt-virtualization",
         title: "Interrupt virtualization now",
         category: Category::Vm,
-        why: "a module that uses it and a VM that has it are two things: KVM inhibits it for each VM by reasons that \
+        why: "it can be on in the module and off for a VM: KVM inhibits it for each VM for reasons that \
               come and go",
         source: "Linux arch/x86/include/asm/kvm_host.h, enum kvm_apicv_inhibit",
         parent: "",
@@ -44,16 +44,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "vm-device-interrupts",
         title: "Interrupts of assigned devices",
         category: Category::Vm,
-        why: "an interrupt that the host takes costs an exit where the vCPU runs, and an injection",
+        why: "an interrupt that the host takes costs an exit on the vCPU's CPU, and an injection",
         source: "Linux arch/x86/kvm/irq.c, kvm_arch_irq_bypass_add_producer; /proc/interrupts, vfio-msi",
         parent: "vm-interrupt-virtualization",
         check: devices,
     },
     Rule {
         name: "vm-vhost-places",
-        title: "Where vhost's workers may run",
+        title: "Placement of vhost workers",
         category: Category::Vm,
-        why: "a worker without a place of its own displaces vCPUs that have one",
+        why: "a worker that is not pinned displaces pinned vCPUs",
         source: "sched(7); libvirt formatdomain, emulatorpin (since Linux 6.4 it holds for vhost's workers too)",
         parent: "",
         check: vhost_places,
@@ -66,7 +66,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         let why = if subject.host.live {
             "KVM's own state was not read"
         } else {
-            "KVM's own state can be read on the host itself alone"
+            "KVM's own state can be read only on the host itself"
         };
         return Some(Verdict::skip(why));
     };
@@ -77,7 +77,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
             "it is active for {} of {} vCPUs",
             activation.active_vcpus, activation.vcpus
         ))
-        .advice("vCPUs that idle follow when they next run; look again with `exitless verify`"),
+        .advice("idle vCPUs follow when they next run; check again with `exitless verify`"),
         Status::Inhibited => {
             let reasons: Vec<&str> = side.reasons().map(exits::InhibitReason::name).collect();
             let by = if reasons.is_empty() { "an unnamed reason".to_owned() } else { reasons.join(", ") };
@@ -189,7 +189,7 @@ fn devices(subject: &Subject<'_>) -> Option<Verdict> {
             DeviceDelivery::Posted => "posted",
             DeviceDelivery::ByHost => "taken by the host",
             DeviceDelivery::None => "none set up",
-            DeviceDelivery::Unknown => "cannot be told",
+            DeviceDelivery::Unknown => "unknown",
         };
         verdict.seen(device.device.clone(), how)
     }))

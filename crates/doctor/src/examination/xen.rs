@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-apicv-argument",
         title: "APICv in Xen's arguments",
         category: Category::Xen,
-        why: "Xen uses APICv unless it is told not to",
+        why: "Xen uses APICv by default",
         source: "Xen docs/misc/xen-command-line.pandoc, apicv",
         parent: "xen-hvm",
         check: apicv_argument,
@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-apicv",
         title: "APICv in Xen",
         category: Category::Xen,
-        why: "without it Xen takes part in every interrupt and every EOI of a guest",
+        why: "without it Xen handles every interrupt and every EOI of a guest",
         source: "Xen xen/arch/x86/hvm/vmx/vmcs.c, vmx_display_features",
         parent: "xen-apicv-argument",
         check: apicv,
@@ -50,8 +50,8 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-avic",
         title: "AVIC in Xen",
         category: Category::Xen,
-        why: "Xen takes part in every interrupt of a guest on AMD, whatever the CPU has",
-        source: "Xen xen/arch/x86/hvm/svm/svm.c, start_svm, which knows no AVIC up to 4.22",
+        why: "on AMD Xen handles every interrupt of a guest, whatever the CPU supports",
+        source: "Xen xen/arch/x86/hvm/svm/svm.c, start_svm, without AVIC up to 4.22",
         parent: "xen-hvm",
         check: avic,
     },
@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-nested-paging",
         title: "Nested paging in Xen",
         category: Category::Xen,
-        why: "without it every change of a guest's page tables exits, and Xen keeps copies of them",
+        why: "without it every change to a guest's page tables exits, and Xen keeps copies of them",
         source: "xl(1), info, virt_caps; Xen xen/arch/x86/hvm/hvm.c, hvm_enable",
         parent: "xen-hvm",
         check: guests::nested_paging,
@@ -86,14 +86,14 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-iommu",
         title: "IOMMU in Xen",
         category: Category::Xen,
-        why: "devices go to guests through it alone, and without remapping their interrupts cannot be posted",
+        why: "devices can be assigned only through it, and without remapping their interrupts cannot be posted",
         source: "Xen xen/drivers/passthrough/iommu.c, iommu_setup; docs/misc/xen-command-line.pandoc, iommu",
         parent: "xen-control",
         check: devices::iommu,
     },
     Rule {
         name: "xen-pass-through",
-        title: "Devices to pass through",
+        title: "Devices for pass-through",
         category: Category::Xen,
         why: "a device, or a function of one by SR-IOV, must be taken from dom0's drivers before a guest gets it",
         source: "xl(1), pci-assignable-list and pci-assignable-add",
@@ -111,9 +111,9 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "xen-vcpu-places",
-        title: "vCPUs and their processors",
+        title: "Pinning of vCPUs",
         category: Category::Xen,
-        why: "vCPUs that are bound to one processor wait for each other, with all of their interrupts",
+        why: "vCPUs pinned to one CPU wait for each other, and so do their interrupts",
         source: "xl(1), vcpu-list and vcpu-pin; xl.cfg(5), cpus",
         parent: "xen-control",
         check: scheduling::places,
@@ -122,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "xen-frequency",
         title: "Frequencies in Xen",
         category: Category::Xen,
-        why: "a processor that idles between interrupts is slow when the next one comes, and measurements drift",
+        why: "a CPU that idles between interrupts is slow at the next one, and measurements drift",
         source: "xenpm(1), get-cpufreq-para; Xen docs/misc/xen-command-line.pandoc, cpufreq",
         parent: "xen-control",
         check: scheduling::frequency,
@@ -162,7 +162,7 @@ fn hvm(subject: &Subject<'_>) -> Option<Verdict> {
     } else {
         Verdict::fail("Xen runs only PV guests")
             .seen("xl info, virt_caps", caps)
-            .advice("switch virtualization (VT-x, SVM) on in the firmware's setup")
+            .advice("enable virtualization (VT-x, SVM) in the firmware setup")
     })
 }
 
@@ -178,11 +178,11 @@ fn apicv_argument(subject: &Subject<'_>) -> Option<Verdict> {
     };
     let line = info.field("xen_commandline").unwrap_or_default();
     Some(if off {
-        Verdict::fail("Xen was told not to use APICv")
+        Verdict::fail("Xen's arguments disable APICv")
             .seen("xl info, xen_commandline", line)
-            .advice("take apicv=0 out of Xen's arguments (GRUB_CMDLINE_XEN_DEFAULT) and reboot")
+            .advice("remove apicv=0 from Xen's arguments (GRUB_CMDLINE_XEN_DEFAULT) and reboot")
     } else {
-        Verdict::pass("Xen was not told to do without APICv").seen("xl info, xen_commandline", line)
+        Verdict::pass("Xen's arguments do not disable APICv").seen("xl info, xen_commandline", line)
     })
 }
 
@@ -197,9 +197,7 @@ fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
     }
     let Some(log) = xen.log.get() else { return Some(Verdict::unknown(&xen.log)) };
     if log.features.is_empty() {
-        return Some(Verdict::skip(
-            "Xen's log does not reach back to its start, where it lists what it uses",
-        ));
+        return Some(Verdict::skip("Xen's log no longer holds its start, which lists the features in use"));
     }
     let lacking: Vec<&str> = APICV.iter().copied().filter(|feature| !log.has(feature)).collect();
     let seen = log.features.join(", ");

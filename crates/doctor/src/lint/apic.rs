@@ -55,7 +55,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
     let technology = subject.host.technology;
     if !held.value {
         if amd && technology == Some(Technology::Avic) {
-            return with(Verdict::pass("off, as AVIC without x2AVIC wants it"));
+            return with(Verdict::pass("off, as AVIC without x2AVIC needs"));
         }
         if subject.irqchip().value == Irqchip::UserSpace {
             return Verdict::skip("the local APICs are not in the kernel");
@@ -76,7 +76,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
     }
     if amd && technology == Some(Technology::Avic) {
         let verdict = with(Verdict::warn(
-            "on, and the CPU has no x2AVIC: each APIC access exits, only the delivery is AVIC's",
+            "on, and the CPU has no x2AVIC: each APIC access exits, and AVIC only delivers",
         ));
         // Without x2APIC those vCPUs would not start.
         return if subject.highest_apic_id() > 254 {

@@ -50,7 +50,7 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     let irqchip = subject.irqchip();
     if irqchip.value == Irqchip::UserSpace {
-        let verdict = Verdict::fail("the interrupt controllers are in the VMM, so that KVM delivers none");
+        let verdict = Verdict::fail("the interrupt controllers are in the VMM, so KVM delivers none");
         let verdict = match irqchip.place {
             Some(place) => verdict.said(form, place),
             None => verdict,
@@ -69,7 +69,7 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
     let verdict = Verdict::fail(format!("{}: through the VMM, for debugging", listed(&names)));
     bad.iter()
         .fold(verdict, |verdict, device| verdict.said(form, &device.place))
-        .advice("take the properties x-no-kvm-intx, x-no-kvm-msi and x-no-kvm-msix out")
+        .advice("remove the properties x-no-kvm-intx, x-no-kvm-msi and x-no-kvm-msix")
 }
 
 fn caching_mode(subject: &Subject<'_>) -> Verdict {

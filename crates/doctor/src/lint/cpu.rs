@@ -10,7 +10,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "cpu-model",
         title: "CPU model",
-        why: "the oldest models lack features that spare exits and time, the TSC deadline timer among them",
+        why: "the oldest models lack features that save exits and time, such as the TSC-deadline timer",
         source: "QEMU docs, QEMU / KVM CPU model configuration: other non-recommended x86 CPUs",
         guest_follows: true,
         needs_kvm: true,
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "nested",
-        title: "Guests within the guest",
+        title: "Nested guests",
         why: "Linux 5.6 to 5.18 inhibits AVIC for every VM that is offered SVM; later only while a nested guest \
               runs",
         source: "Linux arch/x86/kvm/svm/svm.c, svm_vcpu_after_set_cpuid of 5.18; commit f44509f849fe (5.19)",
@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "topoext",
         title: "Threads of a core",
-        why: "an AMD guest learns from TOPOEXT which vCPUs share a core, and QEMU gives it only on request",
+        why: "an AMD guest learns from TOPOEXT which vCPUs share a core, and QEMU sets it only on request",
         source: "QEMU target/i386/cpu.c, no_autoenable_flags of CPUID_EXT3_TOPOEXT",
         guest_follows: false,
         needs_kvm: true,
@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "pv-eoi",
         title: "Paravirtual EOI",
-        why: "without APICv or AVIC it spares most exits for EOIs; with them KVM does not use it",
+        why: "without APICv or AVIC it saves most exits for EOIs; with them KVM does not use it",
         source: "Linux arch/x86/kvm/lapic.c, apic_sync_pv_eoi_to_guest",
         guest_follows: false,
         needs_kvm: true,
@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "pv-ipi",
         title: "Paravirtual IPIs",
-        why: "a Linux guest sends IPIs to several vCPUs by hypercall then, an exit where the hardware needs none",
+        why: "a Linux guest then sends IPIs to several vCPUs by hypercall: an exit where the hardware needs none",
         source: "Linux arch/x86/kernel/kvm.c, kvm_setup_pv_ipi",
         guest_follows: false,
         needs_kvm: true,
@@ -82,7 +82,7 @@ fn cpu_model(subject: &Subject<'_>) -> Verdict {
         }
         CpuModel::Named(name) => with(Verdict::pass(name)),
         CpuModel::Host => with(Verdict::pass("the host's")),
-        CpuModel::Maximum => with(Verdict::pass("all that the host can do")),
+        CpuModel::Maximum => with(Verdict::pass("everything that the host supports")),
         CpuModel::HostModel => with(Verdict::pass("the model nearest the host's")),
     }
 }
@@ -193,5 +193,5 @@ fn pv_ipi(subject: &Subject<'_>) -> Verdict {
         Some(place) => verdict.said(subject.form(), place),
         None => verdict.unsaid("kvm-pv-ipi", "the guest gets what the host has"),
     };
-    verdict.advice("measure the VM's load with and without -cpu ...,kvm-pv-ipi=off")
+    verdict.advice("measure the VM's workload with and without -cpu ...,kvm-pv-ipi=off")
 }

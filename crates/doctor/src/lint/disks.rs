@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "emulated-disk",
         title: "Emulated disks",
-        why: "each request to an emulated controller takes several exits to the VMM, virtio's one or none",
+        why: "each request to an emulated controller takes several exits to the VMM, one to virtio takes one or none",
         source: "QEMU docs, System Emulation: Device Emulation, virtio; Virtio 1.2, 2.9 Driver Notifications",
         guest_follows: true,
         needs_kvm: true,
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "disk-aio",
         title: "Asynchronous I/O",
-        why: "without the page cache the kernel's own way spares threads their switches; with it aio=native fails",
+        why: "without the page cache, the kernel's AIO or io_uring needs no thread switches; with it, aio=native fails",
         source: "QEMU block/file-posix.c, aio=native and cache.direct; QEMU docs, Disk image options",
         guest_follows: false,
         needs_kvm: true,
@@ -102,7 +102,7 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     let virtio: Vec<_> =
         disks(subject).filter(|(_, device)| is_virtio_disk(device) && served_by_vmm(device)).collect();
     if virtio.is_empty() {
-        return Verdict::pass("no virtio disk that the VMM serves");
+        return Verdict::pass("the VMM serves no virtio disk");
     }
     let bad: Vec<_> = virtio.iter().filter(|(_, device)| device.iothreads.is_empty()).collect();
     if bad.is_empty() {
@@ -162,7 +162,7 @@ fn aio(subject: &Subject<'_>) -> Verdict {
         changes.push(Change::Aio { device: position, aio: better.to_owned() });
     }
     match verdict {
-        None => Verdict::pass("no disk without the page cache is left to threads"),
+        None => Verdict::pass("no disk that bypasses the page cache uses threads"),
         Some(verdict) => verdict.fix(changes),
     }
 }

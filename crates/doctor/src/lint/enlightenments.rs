@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "hyperv-avic-host",
         title: "hv-avic and the host",
-        why: "without APICv or AVIC on the host, AutoEOI spares the exits that hv-avic makes the guest take",
+        why: "without APICv or AVIC on the host, AutoEOI saves the exits that hv-avic makes the guest take",
         source: "QEMU docs/system/i386/hyperv.rst, Recommendations",
         guest_follows: false,
         needs_kvm: true,
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "hyperv-stimer-direct",
         title: "Direct synthetic timers",
-        why: "in direct mode a timer is an interrupt of the local APIC, otherwise a message of the SynIC as well",
+        why: "in direct mode a timer only raises an interrupt of the local APIC; otherwise it also sends a SynIC message",
         source: "QEMU docs/system/i386/hyperv.rst, hv-stimer-direct",
         guest_follows: false,
         needs_kvm: true,
@@ -72,7 +72,7 @@ fn on(names: &[&str]) -> Vec<Change> {
 fn auto_eoi(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     if let Some(place) = subject.every_enlightenment() {
-        return Verdict::pass("all of the host's enlightenments, the advice against AutoEOI too")
+        return Verdict::pass("all of the host's enlightenments, including the advice against AutoEOI")
             .said(form, place);
     }
     let Some(synic) = subject.enlightenment("synic") else {
@@ -85,11 +85,11 @@ fn auto_eoi(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("there is no {} to inhibit", subject.host.name())).said(form, synic);
     }
     let reason = InhibitReason::HyperV;
-    let where_it_is = if subject.host.enabled.is_none() { "; no harm where neither is on" } else { "" };
+    let where_it_is = if subject.host.enabled.is_none() { "; harmless where neither is on" } else { "" };
     let found = format!("hv-synic without hv-avic: Windows uses AutoEOI ({reason}){where_it_is}");
     let verdict = Verdict::fail(found).said(form, synic).fix(on(&["avic"]));
     if subject.host.qemu.is_some_and(|version| version < (6, 2)) {
-        return verdict.advice("hv-avic takes QEMU 6.2");
+        return verdict.advice("hv-avic needs QEMU 6.2");
     }
     verdict
 }
@@ -102,7 +102,7 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     };
     // Which of the two it is depends on the host's KVM.
     if everything.is_some() || subject.enlightenment("avic").is_some() {
-        return Verdict::pass("hv-avic takes the recommendation away").said(form, vapic);
+        return Verdict::pass("hv-avic removes the recommendation").said(form, vapic);
     }
     if subject.host.enabled == Some(false) {
         return Verdict::pass(format!("right without {}", subject.host.name())).said(form, vapic);
@@ -122,7 +122,7 @@ fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
     }
     Verdict::warn(format!("hv-avic is offered, and {} is off on this host", subject.host.name()))
         .said(subject.form(), place)
-        .advice("switch it on on the host (`exitless enable`)")
+        .advice("enable it on the host (`exitless enable`)")
         .fix(vec![Change::HyperV("avic".to_owned(), false)])
 }
 

@@ -10,7 +10,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "accelerator",
         title: "Accelerator",
-        why: "without KVM the VMM translates every instruction, and no hardware helps it",
+        why: "without KVM the VMM emulates every instruction in software",
         source: "QEMU docs, System Emulation: Virtualisation Accelerators",
         guest_follows: false,
         needs_kvm: false,
@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "pit-lost-ticks",
         title: "Lost ticks of the PIT",
-        why: "to inject a lost tick again KVM has to see each EOI, so it inhibits AVIC for the whole VM",
+        why: "to reinject a lost tick KVM has to see each EOI, so it inhibits AVIC for the whole VM",
         source: "Linux arch/x86/kvm/i8254.c, kvm_pit_set_reinject",
         guest_follows: false,
         needs_kvm: true,
@@ -51,17 +51,17 @@ fn accelerator(subject: &Subject<'_>) -> Verdict {
     match &subject.vm.machine.accelerator {
         Some(set) => match set.value {
             Accelerator::Kvm => Verdict::pass("KVM").said(form, &set.place),
-            Accelerator::Tcg => Verdict::fail("QEMU translates: no KVM")
+            Accelerator::Tcg => Verdict::fail("QEMU emulates in software, without KVM")
                 .said(form, &set.place)
-                .advice("name KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
+                .advice("set KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
             Accelerator::Xen | Accelerator::Other | _ => {
-                Verdict::skip("the VM runs on neither KVM nor QEMU's translator")
+                Verdict::skip("the VM uses neither KVM nor QEMU's TCG")
             }
         },
         None if subject.is_kvm() => Verdict::pass("KVM, by the program's name"),
-        None => Verdict::fail("none is named, and QEMU translates then")
+        None => Verdict::fail("none is set, so QEMU uses TCG")
             .unsaid("-accel", "tcg is QEMU's default")
-            .advice("name KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
+            .advice("set KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
     }
 }
 
@@ -83,7 +83,7 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
         )))
         .fix(split()),
         Irqchip::Kernel if !subject.may_be(Isa::Svm) => {
-            with(Verdict::pass("all in the kernel, which does not stand in APICv's way"))
+            with(Verdict::pass("all in the kernel, which does not inhibit APICv"))
         }
         Irqchip::Kernel => {
             with(Verdict::warn("all are in the kernel, not only the local APICs")).fix(split())
@@ -109,18 +109,18 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         _ => {}
     }
     if !subject.may_be(Isa::Svm) {
-        return Verdict::pass("it injects them again, which does not inhibit APICv");
+        return Verdict::pass("it reinjects them, which does not inhibit APICv");
     }
     let reason = InhibitReason::PitReinject;
     let whose = if subject.host.isa.is_none() { "; this inhibits AMD's AVIC, not APICv" } else { "" };
-    let verdict = Verdict::fail(format!("the PIT is in the kernel and injects them again ({reason}){whose}"));
+    let verdict = Verdict::fail(format!("the PIT is in the kernel and reinjects them ({reason}){whose}"));
     let verdict = match irqchip.place {
         Some(place) => verdict.said(form, place),
         None => verdict.unsaid("kernel-irqchip", "all controllers in the kernel, the PIT too"),
     };
     let verdict = match policy {
         Some(set) => verdict.said(form, &set.place),
-        None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are injected again"),
+        None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are reinjected"),
     };
     verdict.fix(vec![Change::Irqchip(Irqchip::Split)]).fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
 }
@@ -139,6 +139,6 @@ fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
         }
         Some(set) => Verdict::fail(format!("{} ({})", InhibitReason::Sev.set_by(), InhibitReason::Sev))
             .said(subject.form(), &set.place)
-            .advice("none while the memory is encrypted: decide what matters more"),
+            .advice("none while the memory is encrypted: decide which matters more"),
     }
 }

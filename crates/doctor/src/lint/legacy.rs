@@ -10,7 +10,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "emulated-display",
         title: "Emulated display adapters",
-        why: "modes, palettes and blits of an emulated adapter are written to its registers, an exit each",
+        why: "setting modes and palettes and drawing on an emulated adapter writes its registers, with an exit each",
         source: "QEMU docs, System Emulation: Display options; QEMU hw/display/vga.c and cirrus_vga.c",
         guest_follows: true,
         needs_kvm: true,
@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "usb-controller",
         title: "USB controllers",
-        why: "UHCI, OHCI and EHCI are polled by timers while a device is there, xHCI is not",
+        why: "UHCI, OHCI and EHCI are polled by timers while a device is attached; xHCI is not",
         source: "QEMU docs, System Emulation: USB emulation, xhci controller support",
         guest_follows: true,
         needs_kvm: true,
@@ -64,7 +64,7 @@ fn usb(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("no input device is polled");
     };
     if controllers.is_empty() {
-        return Verdict::pass("no polled controller is named");
+        return Verdict::pass("there is no polled controller");
     }
     let names: Vec<_> = controllers.iter().map(|(_, device)| called(device)).collect();
     // Companions of an EHCI controller cannot be replaced one by one.
@@ -75,7 +75,7 @@ fn usb(subject: &Subject<'_>) -> Verdict {
     }
     Verdict::warn(format!("{} poll {}", listed(&names), called(first)))
         .said(subject.form(), &first.place)
-        .advice("put the device on a controller of model qemu-xhci, and take the others out")
+        .advice("attach the device to a controller of model qemu-xhci, and remove the others")
 }
 
 fn floppy(subject: &Subject<'_>) -> Verdict {
@@ -86,8 +86,7 @@ fn floppy(subject: &Subject<'_>) -> Verdict {
     }
     let names: Vec<_> = drives.iter().map(|device| called(device)).collect();
     let verdict = Verdict::warn(listed(&names));
-    drives
-        .iter()
-        .fold(verdict, |verdict, device| verdict.said_of_device(subject.form(), device))
-        .advice("take it out (-nodefaults leaves out the machine's own), or give the guest its files by a virtio disk")
+    drives.iter().fold(verdict, |verdict, device| verdict.said_of_device(subject.form(), device)).advice(
+        "remove it (-nodefaults removes the machine's own), or give the guest its files on a virtio disk",
+    )
 }

@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "emulator-pins",
         title: "CPUs of the VMM",
-        why: "main loop and vhost threads that share a CPU with a vCPU take it away, with an exit each time",
+        why: "the main loop and vhost threads preempt a vCPU that shares their CPU, with an exit each time",
         source: "libvirt formatdomain, CPU Tuning: emulatorpin",
         guest_follows: false,
         needs_kvm: true,
@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "iothread-pins",
         title: "CPUs of the I/O threads",
-        why: "an I/O thread that shares a CPU with a vCPU takes it away just when it has asked for I/O",
+        why: "an I/O thread preempts a vCPU that shares its CPU just when that vCPU has asked for I/O",
         source: "libvirt formatdomain, CPU Tuning: iothreadpin",
         guest_follows: false,
         needs_kvm: true,
@@ -59,9 +59,9 @@ pub(super) fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
     let vcpus: Vec<_> = pins.iter().map(|pin| pin.value.0.to_string()).collect();
     let plural = if set.len() == 1 { "" } else { "s" };
     let verdict = Verdict::warn(format!("vCPUs {} share CPU{plural} {}", listed(&vcpus), list(set)));
-    pins.iter()
-        .fold(verdict, |verdict, pin| verdict.said(subject.form(), &pin.place))
-        .advice("pin each vCPU to a CPU of its own, threads of a core to threads of a core")
+    pins.iter().fold(verdict, |verdict, pin| verdict.said(subject.form(), &pin.place)).advice(
+        "pin each vCPU to a CPU of its own, vCPUs that are threads of one core to threads of one core",
+    )
 }
 
 fn emulator_pins(subject: &Subject<'_>) -> Verdict {

@@ -177,14 +177,14 @@ impl Verdict {
     /// With the part that names a device, or that of the machine where it brings the device along.
     pub(super) fn said_of_device(self, form: Form, device: &Device) -> Self {
         if device.place.text.is_empty() {
-            return self.unsaid("-nodefaults", format!("the machine brings {} along", device.model));
+            return self.unsaid("-nodefaults", format!("the machine includes {}", device.model));
         }
         self.said(form, &device.place)
     }
 
     /// With what holds because the definition does not say otherwise.
     pub(super) fn unsaid(self, what: &str, holds: impl Into<String>) -> Self {
-        self.seen(format!("{what} is not said"), holds)
+        self.seen(format!("{what} is not set"), holds)
     }
 
     /// Fixed by these changes; each call adds one that is enough alone.

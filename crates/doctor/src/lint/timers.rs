@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "hpet",
         title: "HPET",
-        why: "the VMM emulates it: a guest that ticks by it wakes the host up to a thousand times a second when idle",
+        why: "the VMM emulates it: a guest that uses it for its tick wakes the host up to a thousand times a second when idle",
         source: "QEMU docs/system/i386/hyperv.rst, hv-stimer; systemd/mkosi#3811 (7 to 9 % of a core, idle)",
         guest_follows: false,
         needs_kvm: true,
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "clock-source",
         title: "Clock of the guest",
-        why: "without a clock in memory the guest reads HPET or ACPI timer, and each reading exits to the VMM",
+        why: "without a clock in memory the guest reads the HPET or ACPI timer, and each read exits to the VMM",
         source: "Linux Documentation/virt/kvm/x86/timekeeping.rst",
         guest_follows: false,
         needs_kvm: true,

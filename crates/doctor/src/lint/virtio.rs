@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "virtio-ioeventfd",
         title: "Notifications by ioeventfd",
-        why: "without an ioeventfd each notification of a queue exits to the VMM, with it KVM answers at once",
+        why: "without an ioeventfd each notification of a queue exits to the VMM; with it KVM handles it in the kernel",
         source: "QEMU hw/virtio/virtio-pci.c, ioeventfd; Linux Documentation/virt/kvm/api.rst, KVM_IOEVENTFD",
         guest_follows: false,
         needs_kvm: true,
@@ -45,7 +45,7 @@ fn with_property(
     devices
         .iter()
         .fold(verdict, |verdict, device| verdict.said(subject.form(), &device.place))
-        .advice(format!("take {bad} out"))
+        .advice(format!("remove {bad}"))
 }
 
 fn ioeventfd(subject: &Subject<'_>) -> Verdict {
@@ -55,5 +55,5 @@ fn ioeventfd(subject: &Subject<'_>) -> Verdict {
 
 fn msix(subject: &Subject<'_>) -> Verdict {
     let none = |name: &str, value: &str| name == "vectors" && value == "0";
-    with_property(subject, none, "no device does without", "vectors=0")
+    with_property(subject, none, "every device has MSI-X", "vectors=0")
 }

@@ -10,7 +10,7 @@ perl held.pl -name web >held.txt 2>&1 & pid=$!
 for i in 1 2 3 4 5 6 7 8 9; do grep -q holding held.txt && break; sleep 0.5; done; grep -v server held.txt
 timeout 2 cat /proc/$pid/cmdline >cat.txt; echo "cat $?"
 ask() { word=$1; shift; timeout 40 exitless "$@" >said.txt 2>&1; echo "$word $? $(tr -s '\n ' '  ' <said.txt | grep -c "$wanted")"; }
-wanted="holds whoever"
+wanted="blocks inspection"
 ask vms vms
 ask lint vm lint $pid
 ask doctor doctor --verbose

@@ -51,11 +51,11 @@ impl Vms {
         };
         match self.unreadable {
             0 => {}
-            1 => text += "; 1 process may not be looked into, so run as root",
-            many => text += &format!("; {many} processes may not be looked into, so run as root"),
+            1 => text += "; 1 process cannot be inspected, so run as root",
+            many => text += &format!("; {many} processes cannot be inspected, so run as root"),
         }
         for one in &self.held {
-            text += &format!("; process {} ({}) holds whoever looks into it", one.pid, one.command);
+            text += &format!("; process {} ({}) blocks inspection", one.pid, one.command);
         }
         text
     }

@@ -58,8 +58,8 @@ pub(super) fn find(
     let mut found = Found::default();
     if all.unreadable > 0 && all.vms.is_empty() {
         found.notes.push(match all.unreadable {
-            1 => "1 process may not be looked into; run as root".to_owned(),
-            many => format!("{many} processes may not be looked into; run as root"),
+            1 => "1 process cannot be inspected; run as root".to_owned(),
+            many => format!("{many} processes cannot be inspected; run as root"),
         });
     }
     for vm in &all.vms {

@@ -102,7 +102,7 @@ pub(crate) fn connect(root: &Path, pid: i32, path: &str, timeout: Duration) -> R
     let of_process = |socket: PathBuf| {
         let connected = files::look_at_files(&process, move || Monitor::connect(&socket, timeout));
         connected.unwrap_or_else(|source| {
-            let next = "its process holds whoever looks for it";
+            let next = "its process blocks inspection";
             Err(QmpError::Connect { path: process.clone(), next, source })
         })
     };

@@ -32,12 +32,10 @@ pub fn plan(plan: &Plan, width: usize, colour: bool) -> String {
 fn state(plan: &Plan, width: usize) -> String {
     let wish = if plan.arm == Arm::On { "on" } else { "off" };
     let Some(now) = &plan.now else {
-        let sentence = format!("{} is to be {wish}.", plan.technology);
-        let (first, rest) = sentence.split_at(sentence.chars().next().map_or(0, char::len_utf8));
-        return wrapped(&(first.to_uppercase() + rest), width, "", "  ");
+        return wrapped(&format!("Wanted: {} {wish}.", plan.technology), width, "", "  ");
     };
-    let already = if plan.so_already { "is already" } else { "is to be" };
-    wrapped(&format!("{} {already} {wish}: {} says {now}.", plan.technology, plan.place), width, "", "  ")
+    let already = if plan.so_already { "Already so" } else { "Wanted" };
+    wrapped(&format!("{already}: {} {wish}. {} is {now}.", plan.technology, plan.place), width, "", "  ")
 }
 
 fn one(number: usize, step: &Step, width: usize, colour: bool) -> String {
@@ -45,7 +43,7 @@ fn one(number: usize, step: &Step, width: usize, colour: bool) -> String {
         Standing::Ready => String::new(),
         Standing::NotAsked { option } => format!(" (with {option})"),
         Standing::Blocked { .. } => " (blocked)".to_owned(),
-        Standing::Suggested => " (for you to do)".to_owned(),
+        Standing::Suggested => " (do this yourself)".to_owned(),
     };
     let first = format!("{number}. ");
     let rest = " ".repeat(first.len());
@@ -122,7 +120,7 @@ pub fn applied(plan: &Plan, applied: &Applied, width: usize) -> String {
         }
     }
     if let Some(reads) = &applied.reads {
-        text += &wrapped(&format!("{} says {reads}.", plan.place), width, "", "  ");
+        text += &wrapped(&format!("{} is {reads}.", plan.place), width, "", "  ");
     }
     for note in &applied.notes {
         text += &wrapped(&format!("Note: {note}"), width, "", "  ");

@@ -6,8 +6,7 @@ fn shown() -> Plan {
     let step = |name: &str, standing, effect, diff: &str, command: &str| Step {
         name: name.to_owned(),
         title: format!("The step {name}"),
-        why: "the parameter is read when the module is loaded, and never after; it is longer than one line"
-            .to_owned(),
+        why: "the parameter is read only when the module is loaded; it is longer than one line".to_owned(),
         source: Some("modprobe.d(5)".to_owned()),
         effect,
         standing,
@@ -74,7 +73,7 @@ fn a_plan_and_its_outcomes_for_programs() {
 #[test]
 fn each_outcome_is_told() {
     let expected = "Done: The step one.\nFailed, and undone: The step two. no room.\nNot reached: three.\n\
-        /sys/module/kvm_amd/parameters/avic says Y.\n";
+        /sys/module/kvm_amd/parameters/avic is Y.\n";
     assert_eq!(applied(&shown(), &outcomes(), 80), expected);
 }
 

@@ -32,7 +32,7 @@ pub fn terminal(advice: &Advice<'_>, recording: &Recording, view: AdviceView) ->
     if !any {
         text += &wrapped("No sample met the exits of a device above.", width, "", "");
     }
-    let note = "Samples are told apart by the exit's reason, not by port or address: devices of one reason share them.";
+    let note = "A sample has the exit's reason, not its port or address: devices that share a reason share their samples.";
     text + &wrapped(note, width, "\n  - ", "    ")
 }
 

@@ -159,7 +159,7 @@ fn one_exit_is_not_many_and_writes_of_cr8_name_their_fault() {
     vm.exits = Some(signs);
     let text = flat(&terminal(&all(vec![vm], Status::Active), 80, false));
     for wanted in [
-        "takes away: 1 interrupt window, 1 CR8 write;",
+        "removes: 1 interrupt window, 1 CR8 write;",
         "1 register access handed back",
         "1 CR8 write although AVIC is active",
         "6.12.78",

@@ -41,7 +41,7 @@ pub(super) fn answer(vm: &VmVerification) -> String {
             let names: Vec<String> = activation.reasons.iter().map(name_of).collect();
             format!("inhibited by {}", names.join(", "))
         }
-        Status::Unknown => "cannot be told".to_owned(),
+        Status::Unknown => "unknown".to_owned(),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn ipis(state: IpiVirtualization, parameter: Option<bool>) -> String 
         IpiVirtualization::On => "virtualized (enable_ipiv)".to_owned(),
         IpiVirtualization::Off(why) => format!("not virtualized: {}", because(why)),
         IpiVirtualization::NotAvailable(why) => format!("cannot be virtualized: {}", because(why)),
-        IpiVirtualization::Unknown => "whether they are virtualized cannot be told".to_owned(),
+        IpiVirtualization::Unknown => "it is not known whether they are virtualized".to_owned(),
     }
 }
 
@@ -207,7 +207,7 @@ pub(super) fn signs_in_words(signs: &ExitSigns, watched_ns: u64) -> String {
         if told.is_empty() { "none".to_owned() } else { told.join(", ") }
     };
     format!(
-        "{} in {}; of those that it takes away: {}; of those only with it: {}",
+        "{} in {}; of those that it removes: {}; of those that exist only with it: {}",
         count(signs.exits),
         whole_time(watched_ns),
         list(&without),

@@ -183,7 +183,7 @@ fn notes(running: &Running<'_>) -> Vec<String> {
     if found.unreadable > 0 {
         let processes = if found.unreadable == 1 { "process" } else { "processes" };
         let number = count(found.unreadable.into());
-        notes.push(format!("{number} {processes} may not be looked into, and may be VMs; run as root."));
+        notes.push(format!("{number} {processes} cannot be inspected, and may be VMs; run as root."));
     }
     for one in &found.likely {
         let threads = counted(one.vcpu_threads.into(), "thread");
@@ -194,7 +194,7 @@ fn notes(running: &Running<'_>) -> Vec<String> {
     }
     for one in &found.held {
         notes.push(format!(
-            "Process {} ({}) may be a VM: it was not wholly looked into, because it holds whoever does.",
+            "Process {} ({}) may be a VM: it was not fully inspected, because it blocks inspection.",
             one.pid, one.command
         ));
     }

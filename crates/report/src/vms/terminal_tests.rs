@@ -60,7 +60,7 @@ fn a_list_that_fits_into_80_columns() {
     let text = terminal(&running, 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.contains('\u{1b}') && text.contains("4194305-4194308"), "{text}");
-    assert!(text.contains("3 processes may not be looked into"), "{text}");
+    assert!(text.contains("3 processes cannot be inspected"), "{text}");
     assert!(
         text.contains("Process 7 (qemu-system-x86) looks like a VM: 2 threads named as vCPUs."),
         "{text}"

@@ -16,13 +16,13 @@ pub(super) fn iommu(subject: &Subject<'_>) -> Option<Verdict> {
     let said = |verdict: Verdict| verdict.seen("xl info, virt_caps", caps);
     if !used {
         let log = xen.log.get().and_then(|log| log.iommu);
-        let verdict = said(Verdict::warn("Xen uses no IOMMU, so that no device can be given to a guest"));
+        let verdict = said(Verdict::warn("Xen uses no IOMMU, so no device can be assigned to a guest"));
         let verdict = match log {
             Some(false) => verdict.seen("xl dmesg", "I/O virtualisation disabled"),
             _ => verdict,
         };
         return Some(verdict.advice(
-            "switch VT-d or AMD-Vi on in the firmware's setup, and take iommu=off out of Xen's arguments",
+            "enable VT-d or AMD-Vi in the firmware setup, and remove iommu=off from Xen's arguments",
         ));
     }
     Some(match (xen.log.get(), xen.log.get().and_then(|log| log.interrupt_remapping)) {
@@ -31,7 +31,7 @@ pub(super) fn iommu(subject: &Subject<'_>) -> Option<Verdict> {
         (_, Some(false)) => said(Verdict::warn("Xen uses the IOMMU, which does not remap interrupts"))
             .seen("xl dmesg", "Interrupt remapping disabled")
             .advice(
-                "take iommu=no-intremap out of Xen's arguments, and look for firmware that offers remapping",
+                "remove iommu=no-intremap from Xen's arguments, and look for firmware that offers remapping",
             ),
         (Some(_), None) => {
             said(Verdict::pass("Xen uses the IOMMU; Xen's log no longer says whether it remaps interrupts"))
@@ -66,18 +66,21 @@ pub(super) fn pass_through(subject: &Subject<'_>) -> Option<Verdict> {
         _ => None,
     });
     let obstacle = if !caps.contains("directio") {
-        Some(("no IOMMU is used", "switch VT-d or AMD-Vi on in the firmware's setup"))
+        Some(("no IOMMU is used", "enable VT-d or AMD-Vi in the firmware setup"))
     } else if xen.log.get().and_then(remaps) == Some(false) {
-        Some(("the IOMMU does not remap their interrupts", "take iommu=no-intremap out of Xen's arguments"))
+        Some(("the IOMMU does not remap their interrupts", "remove iommu=no-intremap from Xen's arguments"))
     } else {
         None
     };
     let verdict = match (obstacle, whole) {
         (Some((obstacle, cure)), _) => Verdict::fail(format!("{ready}; but {obstacle}")).advice(cure),
         (None, Some((address, count))) => Verdict::warn(format!(
-            "{ready}; with {address} its driver, and with it {} in dom0, {}",
-            if count == 1 { "the virtual function".to_owned() } else { format!("{count} virtual functions") },
-            "are taken away"
+            "{ready}; with {address} dom0 also loses {}",
+            if count == 1 {
+                "its virtual function".to_owned()
+            } else {
+                format!("its {count} virtual functions")
+            },
         ))
         .advice("give guests virtual functions, and leave the physical one to dom0"),
         (None, None) => Verdict::pass(ready),

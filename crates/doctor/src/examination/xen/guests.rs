@@ -13,7 +13,7 @@ pub(super) fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
         Verdict::pass("Xen uses nested paging (HAP)")
     } else {
         Verdict::warn("Xen has only shadow page tables")
-            .advice("take hap=0 out of Xen's arguments, or switch nested paging on in the firmware's setup")
+            .advice("remove hap=0 from Xen's arguments, or enable nested paging in the firmware setup")
     };
     Some(verdict.seen("xl info, virt_caps", caps))
 }

@@ -32,7 +32,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-disk-backend",
         "Backends of disks",
-        "QEMU's backend takes a switch to a process of dom0 for each request, the kernel's none",
+        "QEMU's backend takes a switch to a process in dom0 for each request; the kernel's takes none",
         "xl-disk-configuration(5), format and backendtype",
         backend,
     ),
@@ -46,14 +46,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-screen",
         "Emulated screen",
-        "its memory is watched for changes, and QEMU looks for them again and again, also when nobody does",
+        "its memory is tracked for changes, and QEMU scans for them repeatedly, even when nobody is watching",
         "xl.cfg(5), vga, videoram and nographic; QEMU hw/display/vga.c",
         screen,
     ),
     row(
         "xl-usb",
         "Emulated USB",
-        "a USB 1 controller is polled each millisecond while a tablet is at it, busy or not",
+        "a USB 1 controller is polled every millisecond while a tablet is attached, even if idle",
         "xl.cfg(5), usbdevice; QEMU hw/usb/hcd-uhci.c, FRAME_TIMER_FREQ",
         usb,
     ),
@@ -69,7 +69,7 @@ fn platform(subject: &Subject<'_>) -> Verdict {
     }
     match subject.switched("xen_platform_pci") {
         Some((false, place)) => {
-            Verdict::fail("switched off").said(Form::Xl, place).advice("take xen_platform_pci = 0 out")
+            Verdict::fail("switched off").said(Form::Xl, place).advice("remove xen_platform_pci = 0")
         }
         _ => Verdict::pass("there"),
     }
@@ -92,9 +92,9 @@ fn network(subject: &Subject<'_>) -> Verdict {
     if !is_hvm(subject) {
         let bad: Vec<_> = all().filter(|device| has(device, "model")).collect();
         return if bad.is_empty() {
-            Verdict::pass("none: such guests have only paravirtual ones")
+            Verdict::pass("none: such guests have only paravirtual interfaces")
         } else {
-            warned(Verdict::warn("a model, which only HVM guests have"), &bad).advice("take model= out")
+            warned(Verdict::warn("a model, which only HVM guests have"), &bad).advice("remove model=")
         };
     }
     let emulated: Vec<_> = all().filter(|device| device.model != "xen-netfront").collect();
@@ -103,7 +103,9 @@ fn network(subject: &Subject<'_>) -> Verdict {
     match (asked.is_empty(), emulated.is_empty()) {
         (false, _) => warned(Verdict::warn(named(&asked)), &asked)
             .advice("type=vif in place of model=, once the guest has Xen's drivers"),
-        (true, false) => Verdict::pass("beside the paravirtual ones, until the guest's driver takes over"),
+        (true, false) => {
+            Verdict::pass("in addition to paravirtual ones, until the guest's driver takes over")
+        }
         (true, true) => Verdict::pass("none"),
     }
 }
@@ -137,20 +139,20 @@ fn pass_through(subject: &Subject<'_>) -> Verdict {
     }
     if let Some(("disabled", place)) = subject.setting("passthrough") {
         return warned(
-            Verdict::fail("pci= beside passthrough = \"disabled\"").said(Form::Xl, place),
+            Verdict::fail("pci= together with passthrough = \"disabled\"").said(Form::Xl, place),
             &devices,
         )
-        .advice("take passthrough out: it is enabled where there are devices");
+        .advice("remove passthrough: it is enabled if there are devices");
     }
     if subject.host.xen_iommu == Some(false) {
         return warned(Verdict::fail("Xen uses no IOMMU on this host"), &devices)
-            .advice("switch VT-d or AMD-Vi on in the firmware's setup; exitless doctor says more");
+            .advice("enable VT-d or AMD-Vi in the firmware setup; exitless doctor says more");
     }
     if let Some(verdict) = assignable(subject, &devices) {
         return verdict;
     }
     match subject.vm.xen_type() {
-        GuestType::Pv => warned(Verdict::warn("for a PV guest, to which Xen takes each interrupt"), &devices)
+        GuestType::Pv => warned(Verdict::warn("for a PV guest, whose interrupts Xen delivers"), &devices)
             .advice("type = \"hvm\""),
         GuestType::Pvh => {
             warned(Verdict::fail("for a PVH guest, which Xen gives no PCI devices on x86"), &devices)
@@ -240,10 +242,10 @@ fn screen(subject: &Subject<'_>) -> Verdict {
         _ if none => Verdict::pass("none"),
         (Some((kind, place)), _) => Verdict::warn(kind.to_owned())
             .said(Form::Xl, place)
-            .advice("vga = \"none\" and a serial console, for a guest that nobody looks at"),
+            .advice("vga = \"none\" and a serial console, for a guest whose screen nobody needs"),
         (None, Some((size, place))) => Verdict::warn(format!("cirrus with {size} MiB"))
             .said(Form::Xl, place)
-            .advice("vga = \"none\" and a serial console, for a guest that nobody looks at"),
+            .advice("vga = \"none\" and a serial console, for a guest whose screen nobody needs"),
         (None, None) => Verdict::pass("cirrus, by default"),
     }
 }
@@ -259,7 +261,7 @@ fn usb(subject: &Subject<'_>) -> Verdict {
     }
     match subject.switched("usb") {
         Some((true, place)) => {
-            Verdict::warn("a controller without a device").said(Form::Xl, place).advice("take usb = 1 out")
+            Verdict::warn("a controller without a device").said(Form::Xl, place).advice("remove usb = 1")
         }
         _ => Verdict::pass("none"),
     }

@@ -11,20 +11,20 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-type",
         "Type of the guest",
-        "PV guests run without VMX and SVM, so that no hardware can deliver an interrupt to them",
+        "PV guests run without VMX and SVM, so no hardware can deliver interrupts to them",
         "xl.cfg(5), type; Xen docs/misc/pvh.pandoc",
         guest_type,
     ),
     row(
         "xl-paging",
         "Nested paging",
-        "with shadow page tables every change of a guest's page tables exits",
+        "with shadow page tables every change to a guest's page tables exits",
         "xl.cfg(5), hap",
         paging,
     ),
     row(
         "xl-nested",
-        "Guests within the guest",
+        "Nested guests",
         "each exit of a nested guest becomes several of this one",
         "xl.cfg(5), nestedhvm; Xen SUPPORT.md, Nested HVM",
         nested,
@@ -32,7 +32,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-altp2m",
         "Alternate views of memory",
-        "views are for introspection: each switch between them and each access that one forbids exits",
+        "they are for introspection: each switch between views and each access that a view forbids exits",
         "xl.cfg(5), altp2m and altp2mhvm",
         alternate_views,
     ),
@@ -46,14 +46,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-acpi",
         "ACPI",
-        "without its tables guests do not find their processors and interrupts, or take older ways to them",
+        "without its tables guests do not find their CPUs and interrupts, or find them by older methods",
         "xl.cfg(5), acpi",
         acpi,
     ),
     row(
         "xl-vcpu-places",
-        "vCPUs and their processors",
-        "vCPUs that are bound to one processor wait for each other, with all of their interrupts",
+        "Pinning of vCPUs",
+        "vCPUs pinned to one CPU wait for each other, and so do their interrupts",
         "xl.cfg(5), cpus",
         places,
     ),
@@ -63,10 +63,12 @@ fn guest_type(subject: &Subject<'_>) -> Verdict {
     let name = subject.host.name();
     let guest = subject.vm.xen_type();
     match (&subject.vm.machine.kind, guest) {
-        (Some(kind), GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host has"))
-            .said(Form::Xl, &kind.place)
-            .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub"),
-        (None, GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host has"))
+        (Some(kind), GuestType::Pv) => {
+            Verdict::fail(format!("PV, without {name} whatever the host supports"))
+                .said(Form::Xl, &kind.place)
+                .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub")
+        }
+        (None, GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host supports"))
             .unsaid("type", "the guest is PV")
             .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub"),
         (_, other) => Verdict::pass(format!("{}, which can have {name}", other.name())),
@@ -83,9 +85,7 @@ fn paging(subject: &Subject<'_>) -> Verdict {
         return none;
     }
     match subject.switched("hap") {
-        Some((false, place)) => {
-            Verdict::warn("switched off").said(Form::Xl, place).advice("take hap = 0 out")
-        }
+        Some((false, place)) => Verdict::warn("switched off").said(Form::Xl, place).advice("remove hap = 0"),
         _ => Verdict::pass("used where the host has it"),
     }
 }
@@ -97,7 +97,7 @@ fn nested(subject: &Subject<'_>) -> Verdict {
     match subject.switched("nestedhvm") {
         Some((true, place)) => Verdict::warn("VMX or SVM is offered")
             .said(Form::Xl, place)
-            .advice("take nestedhvm = 1 out, unless guests run within this one"),
+            .advice("remove nestedhvm = 1, unless guests run within this one"),
         _ => Verdict::pass("neither VMX nor SVM is offered"),
     }
 }
@@ -111,7 +111,7 @@ fn alternate_views(subject: &Subject<'_>) -> Verdict {
     match on.or(old) {
         Some((mode, place)) => Verdict::warn(format!("altp2m is {mode}"))
             .said(Form::Xl, place)
-            .advice("take altp2m out, unless something looks into the guest's memory through it"),
+            .advice("remove altp2m, unless something inspects the guest's memory through it"),
         None => Verdict::pass("one view of its memory"),
     }
 }
@@ -122,7 +122,7 @@ fn apic(subject: &Subject<'_>) -> Verdict {
     }
     match subject.switched("apic") {
         Some((false, place)) if subject.vcpus() < 2 => {
-            Verdict::warn("left out, for the one vCPU").said(Form::Xl, place).advice("take apic = 0 out")
+            Verdict::warn("disabled, with one vCPU").said(Form::Xl, place).advice("remove apic = 0")
         }
         Some((false, _)) => Verdict::pass("present anyway, because there are several vCPUs"),
         _ => Verdict::pass("there"),
@@ -134,9 +134,7 @@ fn acpi(subject: &Subject<'_>) -> Verdict {
         return none;
     }
     match subject.switched("acpi") {
-        Some((false, place)) => {
-            Verdict::warn("switched off").said(Form::Xl, place).advice("take acpi = 0 out")
-        }
+        Some((false, place)) => Verdict::warn("switched off").said(Form::Xl, place).advice("remove acpi = 0"),
         _ => Verdict::pass("there"),
     }
 }

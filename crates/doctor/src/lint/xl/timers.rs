@@ -10,21 +10,21 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-time-stamps",
         "Time stamp counter",
-        "while Xen emulates it each RDTSC and RDTSCP of the guest exits",
+        "while Xen emulates it, each RDTSC and RDTSCP of the guest exits",
         "xl.cfg(5), tsc_mode; xen-tscmode(7)",
         time_stamps,
     ),
     row(
         "xl-missed-ticks",
         "Missed ticks",
-        "ticks that are delivered late one by one come as a burst of interrupts after each wait",
+        "ticks that are delivered late one by one cause a burst of interrupts after each wait",
         "xl.cfg(5), timer_mode",
         missed_ticks,
     ),
     row(
         "xl-hpet",
         "HPET",
-        "each access of its registers exits to be emulated; guests have better clocks",
+        "each access to its registers exits; guests have better clocks",
         "xl.cfg(5), hpet and viridian",
         hpet,
     ),
@@ -42,9 +42,9 @@ fn time_stamps(subject: &Subject<'_>) -> Verdict {
         Some(("always_emulate" | "1", place)) => Verdict::warn("always emulated")
             .said(Form::Xl, place)
             .advice("tsc_mode = \"default\", which emulates only if the host's counter is not steady"),
-        Some(("native_paravirt" | "3", place)) => Verdict::fail("native_paravirt, which Xen has no more")
+        Some(("native_paravirt" | "3", place)) => Verdict::fail("native_paravirt, which Xen has removed")
             .said(Form::Xl, place)
-            .advice("take tsc_mode out"),
+            .advice("remove tsc_mode"),
         Some((mode, _)) => Verdict::pass(mode.to_owned()),
         None => Verdict::pass("emulated only where the host's counter is not steady"),
     }

@@ -178,7 +178,7 @@ fn evidence_tells_the_line() {
     assert_eq!((found.evidence[0].place.as_str(), found.evidence[0].value.as_str()), ("line 7", "hap = 0"));
     // Without a word the guest is PV.
     let found = findings("name = 'a'\n", &HostSide::default()).remove(0);
-    assert_eq!(found.evidence[0].place, "type is not said");
+    assert_eq!(found.evidence[0].place, "type is not set");
 }
 
 proptest! {

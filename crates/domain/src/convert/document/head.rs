@@ -126,7 +126,7 @@ impl Writing<'_> {
             }
             if own(&name).is_none() {
                 self.note(format!(
-                    "The I/O thread {name} is number {number} for libvirt, which knows no names."
+                    "The I/O thread {name} is number {number} for libvirt, which has no names for them."
                 ));
             }
             ids = ids.holding(thread);

@@ -28,7 +28,7 @@ fn tap(editor: &Editor<'_>, device: usize, what: &str) -> Result<usize, String> 
                                                   Leave it as it is."
             .to_owned()),
         Some(other) => Err(format!("-netdev {other} cannot have {what}. Make it a tap first.")),
-        None => Err("The kind of its network is not said. Make it a tap.".to_owned()),
+        None => Err("The kind of its network is not set. Make it a tap.".to_owned()),
     }
 }
 

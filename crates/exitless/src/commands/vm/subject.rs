@@ -162,7 +162,7 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
         }
         Err(problem) if problem.kind() == io::ErrorKind::TimedOut => {
             return Err(anyhow!(
-                "Process {pid} holds whoever reads {}: it waits in the kernel for a file system that does not \
+                "Process {pid} blocks inspection: reading {} waits in the kernel for a file system that does not \
                  answer. Give the VM's definition as a file.",
                 path.display()
             ));

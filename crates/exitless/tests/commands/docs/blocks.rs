@@ -22,6 +22,31 @@ const LABS: [&str; 5] = ["intel-apicv", "amd-svm", "amd-avic", "xen", "xen-apicv
 /// The definition in the examples of `vm lint` for Xen.
 const WEB_CFG: &str = "name = \"web\"\ntype = \"pv\"\nmemory = 1024\n";
 
+/// Files of the Debian host in the example of `enable`.
+const DEBIAN: &str = "
+== /proc/cpuinfo
+vendor_id : AuthenticAMD
+flags : svm npt avic
+== /proc/cmdline
+root=/dev/sda1 ro amd_iommu_intr=legacy quiet
+== /sys/module/kvm_amd/parameters/avic
+N
+== /sys/module/kvm_amd/refcnt
+0
+== /usr/sbin/update-grub
+== /etc/default/grub
+# If you change this file
+GRUB_TIMEOUT=5
+GRUB_CMDLINE_LINUX_DEFAULT=\"quiet amd_iommu_intr=legacy\"
+GRUB_CMDLINE_LINUX=\"\"
+== /boot/grub/grub.cfg
+== /etc/modprobe.d/kvm.conf
+# nested guests
+options kvm-amd nested=1 avic=0
+== /etc/initramfs-tools/modules
+kvm_amd
+";
+
 /// A folder with the files that the pages' commands name.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -34,9 +59,9 @@ fn folder() -> tempfile::TempDir {
     }
     std::fs::copy(top().join("crates/report/src/fixed/page.xml"), folder.path().join("web.xml")).unwrap();
     std::fs::write(folder.path().join("web.cfg"), WEB_CFG).unwrap();
-    for host in ["zen2"] {
-        let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == host).unwrap();
-        host::fake::unpack(text, &folder.path().join(host)).unwrap();
+    let (_, zen2) = host::fake::HOSTS.iter().find(|(name, _)| *name == "zen2").unwrap();
+    for (name, text) in [("zen2", *zen2), ("debian", DEBIAN)] {
+        host::fake::unpack(text, &folder.path().join(name)).unwrap();
     }
     folder
 }

@@ -24,7 +24,7 @@ pub(crate) fn render(outcome: &Outcome, recording: &Recording) -> Markup {
             h2 { "How the samples are spread" }
             p.muted {
                 "Each hill shows where the samples of one arm lie, on a logarithmic axis in cycles; its height is scaled "
-                "to its own peak. The solid line is the median, the broken one the 99th percentile. The dearest samples, "
+                "to its own peak. The solid line is the median, the broken one the 99th percentile. The most expensive samples, "
                 "beyond the 99th percentile of both arms, are not drawn; no figure leaves them out."
             }
             (legend(outcome))
