@@ -18,11 +18,11 @@ use crate::commands::{
     snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
 };
 
-/// See, change and prove how a VM's interrupts and I/O reach it.
+/// Find out what a VM's interrupts and I/O cost in VM exits, remove those exits, and measure the gain.
 #[derive(Debug, Parser)]
 #[command(name = "exitless", version, max_term_width = 100)]
 struct Arguments {
-    /// Print more on standard error; twice for everything.
+    /// Log more to standard error; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -31,8 +31,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Examine this host: can it run guests without interrupt exits, is that enabled, and is it active for
-    /// each running VM; with a fix if not.
+    /// Check whether this host has APICv or AVIC, has it enabled, and uses it for each running VM; with a fix
+    /// for what fails.
     ///
     /// With --verbose, all evidence of each check is shown, with its source.
     ///
@@ -40,17 +40,17 @@ enum Command {
     /// directory or archive that does not exist; 4 when an archive is damaged and its undamaged part was
     /// used; 125 when nothing could be read.
     Doctor(doctor::Arguments),
-    /// Measure the effect of interrupt virtualization: both arms, on this host or in a lab.
+    /// Measure what interrupt virtualization gains: a micro VM with it on and off, on this host or in a lab.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
     /// 3 when the counted exits contradict an arm; 125 when nothing could be measured; 130 when interrupted.
     Prove(prove::Arguments),
-    /// Measure interrupts and exits with a micro VM on this machine's /dev/kvm.
+    /// Measure the cost of interrupts and exits with a micro VM on this machine's /dev/kvm.
     ///
     /// Exit status: 0 when every measure gave samples; 1 when some failed; 2 for a wrong command line; 125 when none
     /// could be taken.
     Probe(probe::Arguments),
-    /// Count the VM exits of this host's VMs as they happen, in the kernel, with their handling times.
+    /// Count the VM exits of this host's VMs live, in the kernel, with their handling times.
     ///
     /// Exit status: 0; 1 when the VMs selected by --vm ended meanwhile; 2 for a wrong command line or a VM
     /// that does not exist; 125 when exits cannot be counted here.
@@ -66,7 +66,7 @@ enum Command {
     /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that does not exist, or without
     /// a terminal; 125 when exits cannot be counted here.
     Top(top::Arguments),
-    /// Verify for each VM whether interrupt virtualization (APICv, AVIC, x2AVIC) is active now, with the
+    /// Verify whether interrupt virtualization (APICv, AVIC, x2AVIC) is active for each VM now, with the
     /// evidence.
     ///
     /// Exit status: 0 when it is active for all VMs; 1 when it is inhibited for some; 2 when the state is
@@ -77,19 +77,19 @@ enum Command {
     /// Exit status: 0 when everything was read; 2 for a wrong command line or a file that does not exist; 4 when a
     /// recording is damaged and its undamaged part was used; 125 when nothing could be read.
     Report(report::Arguments),
-    /// Predict which exits of recordings, or of this host, interrupt virtualization would avoid, and which
+    /// Predict which exits of recordings, or of this host, interrupt virtualization would remove, and which
     /// would remain.
     ///
     /// Exit status: as for `report`; 2 also when --for names the technology of another vendor than the
     /// recording's.
     Predict(predict::Arguments),
-    /// Name the devices that cause the exits of VMs, their cost, and the changes in QEMU, libvirt or the
-    /// guest that avoid them.
+    /// Show which devices cause the exits of VMs, what they cost, and what to change in QEMU, libvirt or the
+    /// guest.
     ///
     /// Exit status: as for `report`; 1 with --idle when a VM has more exits than its budget.
     Advise(advise::Arguments),
-    /// Sample the host's work during exits: functions of the kernel and of device models by exit reason, as
-    /// tables and as a flame graph.
+    /// Sample what the host does while it handles exits: functions of the kernel and of device models by exit
+    /// reason, as tables and as a flame graph.
     ///
     /// Exit status: 0, also when Ctrl-C ended it early, because the samples until then are shown; 2 for a
     /// wrong command line, or a VM or file that does not exist; 4 when a file is damaged and its undamaged
@@ -99,26 +99,26 @@ enum Command {
     ///
     /// Exit status: as for `report`.
     Timeline(timeline::Arguments),
-    /// Compare two recordings, or two sets of them: the changes, their sizes, and their certainty.
+    /// Compare two recordings, or two sets of them: what changed, by how much, and how certain that is.
     ///
     /// Exit status: as for `report`; 2 also when the recordings are of different kinds of machines.
     Diff(diff::Arguments),
-    /// List the VMs that run on this host, with their vCPUs, threads and devices, and KVM's counters of them.
+    /// List the VMs that run on this host, with their vCPUs, threads, devices and KVM counters.
     ///
     /// Exit status: 0 when everything was found; 1 when a VM's counters could not be read, or a process that looks
     /// like a VM cannot be examined; 2 for a wrong command line, or when no VM has the name; 125 when nothing
     /// could be read.
     Vms(vms::Arguments),
-    /// Definitions of VMs: QEMU's arguments, and libvirt's XML.
+    /// Check, fix and convert definitions of VMs: libvirt XML and QEMU arguments.
     #[command(subcommand)]
     Vm(vm::Command),
-    /// Switch interrupt virtualization of this host on: show the steps as diffs and commands, or make them.
+    /// Enable interrupt virtualization on this host: show the steps as diffs and commands, or apply them.
     ///
-    /// Exit status: 0 when everything requested is in force, was made, or could be made; 1 when it is refused
-    /// or a step is blocked or failed; 2 for a wrong command line; 125 when the host or the journal cannot be
+    /// Exit status: 0 when everything requested is in force, was applied, or can be applied; 1 when it is
+    /// refused, or a step is blocked or failed; 2 for a wrong command line; 125 when the host or the journal cannot be
     /// read or written.
     Enable(enable::Arguments),
-    /// Switch interrupt virtualization of this host off: the other arm of a test.
+    /// Disable interrupt virtualization on this host, for the other arm of a test.
     ///
     /// Exit status: as for `enable`.
     Disable(enable::Arguments),
@@ -128,22 +128,21 @@ enum Command {
     /// process still runs, it needs a script to undo it, or it failed; also when a line of the journal is
     /// damaged; 2 for a wrong command line; 125 when the journal cannot be read or written.
     Restore(restore::Arguments),
-    /// Save all facts by which this host is judged in one archive, without secrets, so that it can be judged
-    /// elsewhere.
+    /// Archive everything needed to examine this host elsewhere, without secrets.
     ///
     /// Exit status: 0; 1 when this user may not read some of them, and the archive has the rest; 2 for a
     /// wrong command line; 4 when --root is a damaged archive, whose undamaged part was used; 125 when
     /// nothing could be read or written.
     Snapshot(snapshot::Arguments),
-    /// Show rare events of interrupt virtualization on this host as they happen: inhibit changes and others.
+    /// Show rare events of interrupt virtualization on this host live: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
     /// nothing can be traced.
     Trace(trace::Arguments),
-    /// Studies of the effect of settings on workloads in VMs, with intervals for every difference.
+    /// Run studies: what settings do to workloads in VMs, with an interval for every difference.
     #[command(subcommand)]
     Experiment(experiment_command::Command),
-    /// Try changes of a plan's guests in turn, and keep those that a study finds better.
+    /// Try changes to a plan's guests one by one, and keep those that a study finds better.
     ///
     /// Each change is compared with the best so far. It starts its own guests, or uses those that the plan
     /// names; other VMs are not touched. Completed runs are kept; the same command continues.
@@ -155,13 +154,13 @@ enum Command {
     /// Serve virtio devices of many VMs from shared I/O workers.
     #[command(subcommand)]
     Iocm(iocm_command::Command),
-    /// The image from which guests of studies are started.
+    /// Build and try the image from which guests of studies start.
     #[command(subcommand)]
     Guest(guest::Command),
     /// Send requests or publish messages at a fixed rate, and measure the attained rate and the latency.
     #[command(subcommand)]
     Load(load::Command),
-    /// A real KVM host in an emulator, for users without the hardware.
+    /// Run commands on an emulated KVM or Xen host, for machines without the hardware.
     #[command(subcommand)]
     Lab(lab_command::Command),
     #[command(name = lab::SELF_TEST, hide = true)]

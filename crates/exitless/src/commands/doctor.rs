@@ -21,7 +21,7 @@ use crate::status;
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The host: a directory that stands for /, or an archive of `exitless snapshot`.
+    /// Examine this host instead: a directory to use as /, or an archive of `exitless snapshot`.
     #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
     root: PathBuf,
     /// Examine only this running VM, by its name or process; may be given more than once.

@@ -15,16 +15,16 @@ use crate::{console, interrupt, status};
 /// Arguments of `enable` and `disable`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Make the changes; without this, only show them.
+    /// Apply the changes; without this, only show them.
     #[arg(long)]
     apply: bool,
-    /// Make the changes permanent: by a line of modprobe.d and kernel arguments, in the distribution's way.
+    /// Make the changes permanent: a line in modprobe.d and kernel arguments, set the distribution's way.
     #[arg(long)]
     persist: bool,
     /// Switch only the IOMMU's part: the delivery of assigned devices' interrupts to vCPUs. With --persist.
     #[arg(long)]
     device_interrupts: bool,
-    /// Make the changes now, by loading the module again; only if no VM runs.
+    /// Apply the changes now, by reloading the module; only if no VM is running.
     #[arg(long)]
     reload: bool,
     /// Plan for the host whose files are below this directory.

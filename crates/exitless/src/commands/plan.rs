@@ -26,7 +26,7 @@ enum ApicName {
 /// The parts of a plan that can be chosen.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
-    /// Measure only this; may be given more than once [default: all].
+    /// Run only this measurement; may be given more than once [default: all].
     #[arg(long = "measure", value_name = "NAME")]
     measures: Vec<Measure>,
     /// vCPUs of the micro VM; IPIs go from the first to each of the others in turn.

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Show the cost of counting, in nanoseconds for each exit.
     #[arg(long)]
     self_cost: bool,
-    /// Count while this command runs, and print one table at its end.
+    /// Count while this command runs, and print one table when it ends.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["interval", "count", "duration"])]
     command: Vec<OsString>,
 }

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// A plan, or a file with only its table `[guests]` [default: one QEMU guest].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// TOML that is merged over the table, such as 'vcpus = 2'.
+    /// TOML to merge over the table, such as 'vcpus = 2'.
     #[arg(long, value_name = "TOML")]
     set: Vec<String>,
     /// The number of guests that run at once.

@@ -36,7 +36,7 @@ pub(crate) struct SimulateArguments {
     /// A recorded load from `iocm monitor --record`.
     #[arg(value_name = "TRACE", required_unless_present = "made", conflicts_with = "made")]
     trace: Option<PathBuf>,
-    /// A synthetic load instead.
+    /// Generate a load instead.
     #[arg(long, value_name = "KIND")]
     made: Option<Made>,
     /// The number of devices of the synthetic load, with one queue each.

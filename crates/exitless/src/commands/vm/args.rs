@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// A file with libvirt's XML, - for standard input, or a domain by its name: libvirt:NAME.
     #[arg(value_name = "FILE|libvirt:NAME")]
     subject: String,
-    /// The directory that stands for /, with libvirt's files.
+    /// The directory to use as /, with libvirt's files.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON: the arguments one by one, and the losses.

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// The host where the VM is to run.
     #[arg(long = "for", value_name = "HOST", value_enum, default_value = "this-host")]
     host: For,
-    /// The directory that stands for /.
+    /// The directory to use as /.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON.

@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// A file with a QEMU command line, - for standard input, a process, or a running VM by its name.
     #[arg(value_name = "FILE|PID|NAME")]
     subject: String,
-    /// The directory that stands for /, with its processes.
+    /// The directory to use as /, with its processes.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON: the XML, and the losses.
