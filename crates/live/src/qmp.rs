@@ -34,7 +34,7 @@ pub enum QmpError {
     /// Nobody greets: another program has the monitor.
     #[error(
         "The monitor at {path} gave no greeting in {waited:?}: another program is connected to it, or QEMU \
-         stands still; end that connection, or give QEMU a second -qmp socket"
+         hangs; end that connection, or give QEMU a second -qmp socket"
     )]
     Busy {
         /// The socket.

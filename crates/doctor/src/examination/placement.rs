@@ -11,7 +11,7 @@ const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-C
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "vms-readable",
-        title: "Processes that can be inspected",
+        title: "VMs on this host",
         category: Category::Placement,
         why: "a process that cannot be inspected may be another VM",
         source: "proc_pid_fd(5): its entries are readable by their owner and by root",

@@ -130,7 +130,7 @@ impl Drop for Mount {
                 }
             }
             // Its thread ends with this process.
-            Err(error) => tracing::debug!("{} stays until it is taken away: {error}", self.path.display()),
+            Err(error) => tracing::debug!("{} stays until it is removed: {error}", self.path.display()),
         }
     }
 }

@@ -210,7 +210,7 @@ fn assumptions(advice: &Advice<'_>) -> Vec<String> {
     if advice.vms.iter().any(|vm| !vm.has_definition) {
         said.push(
             "Without a VM's definition, fixes may be listed that it already has, and devices that share addresses are not \
-             told apart; --definition gives one for a recording."
+             distinguished; --definition gives one for a recording."
                 .to_owned(),
         );
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use exits::{ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, Virtualized};
 
 use super::pages::top;
+use crate::command::{out, run};
 
 const BY: &str = "written by crates/exitless/tests/commands/docs/reference.rs";
 
@@ -66,7 +67,10 @@ fn of_inhibits() -> String {
             let _ = write!(text, "\n\n| where | fix | source |\n|---|---|---|\n");
         }
         for fix in reason.cures() {
-            let _ = writeln!(text, "| {} | `{}` | {} |", fix.place.name(), fix.change, fix.source);
+            // What is typed, or what is told.
+            let is_code = ["-", "<", "options "].iter().any(|start| fix.change.starts_with(start));
+            let code = if is_code { "`" } else { "" };
+            let _ = writeln!(text, "| {} | {code}{}{code} | {} |", fix.place.name(), fix.change, fix.source);
         }
         text.push('\n');
     }
@@ -84,6 +88,22 @@ fn of_numbers() -> String {
         let _ = writeln!(text, "| `{reason}` | {} |", cells.join(" | "));
     }
     text
+}
+
+#[test]
+fn every_command_is_in_the_list_of_commands() {
+    let page = std::fs::read_to_string(top().join("docs/commands.md")).unwrap();
+    let help = out(&run(&["--help"]));
+    let list = help.split_once("\nCommands:\n").unwrap().1.split("\n\n").next().unwrap();
+    let names = list
+        .lines()
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    let missing: Vec<&str> = names
+        .filter(|name| *name != "help")
+        .filter(|name| !page.contains(&format!("`exitless {name}")) && !page.contains(&format!("`{name}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/commands.md lacks {missing:?}");
 }
 
 #[test]
