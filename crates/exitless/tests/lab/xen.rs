@@ -173,7 +173,7 @@ fn a_host_of_xen_is_judged_with_its_guest_and_gives_status_and_files() {
     assert_eq!((&pvh["summary"]["fail"], &pvh["summary"]["warn"]), (&0.into(), &0.into()), "{pvh}");
     assert_eq!(found(&pvh, "xl-type"), ("pass", "PVH, which can have AVIC"));
     let pv = json("pv.json");
-    assert_eq!(found(&pv, "xl-type"), ("fail", "PV, without AVIC whatever the host has"));
+    assert_eq!(found(&pv, "xl-type"), ("fail", "PV, without AVIC whatever the host supports"));
     assert_eq!(found(&pv, "xl-time-stamps"), ("warn", "always emulated"));
     assert_eq!(found(&pv, "xl-pass-through"), ("fail", "Xen uses no IOMMU on this host"));
 }
