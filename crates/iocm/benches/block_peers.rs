@@ -1,9 +1,12 @@
 //! The back-end's cost of a request: shared workers, a worker for each device, and `qemu-storage-daemon` in both
 //! arrangements, one after another in each round, under the same load by libblkio's front-end.
 //!
-//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves]`; `moves` measures moving queues alone. CPU time is
-//! that of the whole back-end process. Latencies count from the moment at which a request was due, so that a stall
-//! delays all requests after it. At the end the medians over the rounds are compared with the aims of the daemon.
+//! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves] [PART]...`; `moves` measures moving queues alone, and a
+//! PART of the titles of loads or of the names of peers leaves out the others. `IOCM_BENCH_OLD` names an older build of
+//! this program, which is then a peer too. The back-end runs on CPU 0 and the front-ends on CPU 1, so that no scheduler
+//! decides what is measured. CPU time is that of the whole back-end process. Latencies count from the
+//! moment at which a request was due, so that a stall delays all requests after it. At the end the medians over the
+//! rounds are compared with the aims of the daemon.
 
 mod block_peers {
     pub(crate) mod aims;
@@ -23,6 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Asks this program to be a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
+/// Names an older build of this program.
+const OLD: &str = "IOCM_BENCH_OLD";
 /// The duration of each load.
 pub(crate) const SECONDS: u64 = 2;
 
@@ -42,10 +47,20 @@ fn main() -> Outcome<()> {
     if std::env::args().any(|argument| argument == "moves") {
         return moves(directory.path(), images.path());
     }
-    let mut peers = vec![Peer::Shared, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    let mut peers =
+        vec![Peer::Shared, Peer::Old, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
+    if std::env::var_os(OLD).is_none() {
+        peers.retain(|peer| *peer != Peer::Old);
+    }
     if !is_there("qemu-storage-daemon") {
         println!("not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)");
         peers.retain(|peer| !peer.is_foreign());
+    }
+    let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
+    let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
+    let chosen = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
+    if peers.iter().any(|peer| chosen(peer.name())) {
+        peers.retain(|peer| chosen(peer.name()));
     }
     let mut results = Vec::new();
     let loads = [
@@ -57,27 +72,30 @@ fn main() -> Outcome<()> {
         Load { devices: 1, depth: 32, rate: 0.0 },
         Load { devices: 8, depth: 32, rate: 0.0 },
     ];
-    for disk in [Disk::Null, Disk::File] {
-        for load in &loads {
-            println!("\n{}", load.title(disk));
-            println!(
-                "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
-                "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
-            );
-            for round in 0..rounds {
-                for &peer in &peers {
-                    let seen = measure(peer, disk, load, directory.path(), images.path())?;
-                    println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
-                    results.push(Measured { peer, disk, load: *load, seen });
-                }
+    let all =
+        [Disk::Null, Disk::File].into_iter().flat_map(|disk| loads.iter().map(move |load| (disk, load)));
+    let (some, others): (Vec<_>, Vec<_>) = all.partition(|(disk, load)| chosen(&load.title(*disk)));
+    let is_whole = some.is_empty();
+    for (disk, load) in if is_whole { others } else { some } {
+        println!("\n{}", load.title(disk));
+        println!(
+            "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
+            "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
+        );
+        for round in 0..rounds {
+            for &peer in &peers {
+                let seen = measure(peer, disk, load, directory.path(), images.path())?;
+                println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
+                results.push(Measured { peer, disk, load: *load, seen });
             }
         }
     }
     block_peers::aims::print(&results);
-    moves(directory.path(), images.path())
+    if is_whole { moves(directory.path(), images.path()) } else { Ok(()) }
 }
 
 fn moves(directory: &Path, images: &Path) -> Outcome<()> {
+    run_on(&[0, 1]);
     block_peers::moves::print(directory, &images.join("moved"))?;
     block_peers::moves::print_many(directory)
 }
@@ -108,6 +126,8 @@ pub(crate) enum Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Shared,
+    /// As [`Self::Shared`], by an older build.
+    Old,
     PerDevice,
     StorageDaemonShared,
     StorageDaemonEach,
@@ -137,6 +157,7 @@ impl Peer {
     const fn name(self) -> &'static str {
         match self {
             Self::Shared => "one shared worker",
+            Self::Old => "an older build, shared worker",
             Self::PerDevice => "a worker each",
             Self::StorageDaemonShared => "storage daemon, one iothread",
             Self::StorageDaemonEach => "storage daemon, one each",
@@ -179,7 +200,7 @@ impl Peer {
             }
             command
         } else {
-            let arrangement = if self == Self::Shared { "shared" } else { "per-device" };
+            let arrangement = if self == Self::PerDevice { "per-device" } else { "shared" };
             let mut text = format!("[workers]\narrangement = \"{arrangement}\"\n");
             for number in 0..devices {
                 let socket = socket(number);
@@ -190,11 +211,17 @@ impl Peer {
             }
             let config = directory.join("config.toml");
             std::fs::write(&config, text)?;
-            let mut command = Command::new(std::env::current_exe()?);
+            let program = match std::env::var_os(OLD).filter(|_| self == Self::Old) {
+                Some(old) => PathBuf::from(old),
+                None => std::env::current_exe()?,
+            };
+            let mut command = Command::new(program);
             command.env(SERVE, config);
             command
         };
+        run_on(&[0]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        run_on(&[1]);
         let begin = Instant::now();
         while !(0..devices).all(|number| socket(number).exists()) {
             if begin.elapsed() > Duration::from_secs(20) {
@@ -212,6 +239,13 @@ fn serve(config: &Path) -> Outcome<()> {
     std::io::stdin().read_to_end(&mut Vec::new())?;
     drop(daemon);
     Ok(())
+}
+
+/// Restricts this thread, and what it starts, to these CPUs; on a machine that lacks them it stays where it is.
+fn run_on(cpus: &[usize]) {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 fn is_there(program: &str) -> bool {

@@ -1,7 +1,8 @@
 //! The back-end's cost of a packet of 64 bytes: this daemon, `dpdk-testpmd`'s vhost ports and Open vSwitch with DPDK,
 //! one after another in each round, under the same load by testpmd's virtio-user front-end.
 //!
-//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PEER]`, where PEER is a part of the names of those to measure.
+//! `cargo bench -p iocm --bench net_peers [-- ROUNDS] [PART]...`: a PART of the titles of loads or of the names of peers
+//! leaves out the others. `IOCM_BENCH_OLD` names an older build of this program, which is then a peer too.
 //! Two loads: a front-end that sends all that it can to a back-end that drops it, and packets that go round between two
 //! ports of a back-end and a front-end that sends back what it gets. CPU time is that of the whole back-end process;
 //! packets are those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the
@@ -18,13 +19,15 @@ use net_peers::{aims, open_vswitch};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Asks this program to be a back-end.
 const SERVE: &str = "IOCM_BENCH_SERVE";
+/// Names an older build of this program.
+const OLD: &str = "IOCM_BENCH_OLD";
 const TESTPMD: &str = "dpdk-testpmd";
 const SECONDS: u64 = 3;
 
@@ -44,16 +47,25 @@ fn main() -> Outcome<()> {
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
-    let mut peers = vec![Peer::Always, Peer::Adaptive, Peer::Testpmd, Peer::OpenVSwitch];
+    let mut peers = vec![Peer::Always, Peer::Old, Peer::Adaptive, Peer::Testpmd, Peer::OpenVSwitch];
+    if std::env::var_os(OLD).is_none() {
+        peers.retain(|peer| *peer != Peer::Old);
+    }
     if let Some(why) = open_vswitch::missing() {
         println!("not compared: {why}");
         peers.retain(|peer| *peer != Peer::OpenVSwitch);
     }
-    if let Some(wanted) = std::env::args().skip(1).find(|word| word.starts_with(char::is_alphabetic)) {
-        peers.retain(|peer| peer.name().contains(&wanted));
+    let parts: Vec<String> =
+        std::env::args().skip(1).filter(|word| word.starts_with(char::is_alphabetic)).collect();
+    let chosen = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
+    if peers.iter().any(|peer| chosen(peer.name())) {
+        peers.retain(|peer| chosen(peer.name()));
     }
+    let mut loads = vec![Load::Sink, Load::Round];
+    let is_whole = !loads.iter().any(|load| chosen(load.title()));
+    loads.retain(|load| is_whole || chosen(load.title()));
     let (mut results, mut idles) = (Vec::new(), Vec::new());
-    for load in [Load::Sink, Load::Round] {
+    for load in loads {
         println!("\n{}", load.title());
         println!("{:<32} {:>14} {:>8} {:>22}", "", "packets a s", "CPU", "packets a CPU second");
         for round in 0..rounds {
@@ -65,8 +77,10 @@ fn main() -> Outcome<()> {
             }
         }
     }
-    println!("\nan idle device with its front-end");
-    for peer in peers {
+    if is_whole {
+        println!("\nan idle device with its front-end");
+    }
+    for peer in peers.into_iter().filter(|_| is_whole) {
         let cpu = idle(peer, directory.path())?;
         println!("{:<32} {:>6.1}% of a CPU", peer.name(), cpu * 100.0);
         idles.push((peer, cpu));
@@ -106,6 +120,8 @@ impl Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Always,
+    /// As [`Self::Always`], by an older build.
+    Old,
     Adaptive,
     Testpmd,
     OpenVSwitch,
@@ -202,6 +218,7 @@ impl Peer {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Always => "this daemon, polling",
+            Self::Old => "an older build, polling",
             Self::Adaptive => "this daemon, adaptive",
             Self::Testpmd => "testpmd's vhost ports",
             Self::OpenVSwitch => "Open vSwitch with DPDK",
@@ -227,7 +244,7 @@ impl Peer {
             command.args(FORWARDING).arg(format!("--forward-mode={mode}"));
             command
         } else {
-            let polling = if self == Self::Always { "always" } else { "adaptive" };
+            let polling = if self == Self::Adaptive { "adaptive" } else { "always" };
             let mut text = format!("[workers]\ncpus = [\"0\"]\npolling = \"{polling}\"\n");
             for (port, socket) in sockets.iter().enumerate() {
                 write!(text, "[[device]]\nname = \"d{port}\"\ntype = \"net\"\nsocket = {socket:?}\n")?;
@@ -237,7 +254,11 @@ impl Peer {
             }
             let config = directory.join("config.toml");
             std::fs::write(&config, text)?;
-            let mut command = Command::new(std::env::current_exe()?);
+            let program = match std::env::var_os(OLD).filter(|_| self == Self::Old) {
+                Some(old) => PathBuf::from(old),
+                None => std::env::current_exe()?,
+            };
+            let mut command = Command::new(program);
             command.env(SERVE, config);
             command
         };
