@@ -1,4 +1,4 @@
-//! The two clocks that a worker reads: one for time, one that costs nearly nothing.
+//! The clocks that a worker reads: for time, for its CPU time, and one that costs nearly nothing.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -6,8 +6,19 @@ use rustix::time::{ClockId, clock_gettime};
 #[inline]
 #[must_use]
 pub(crate) fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    // A monotonic clock is never negative.
+    ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds of CPU time that this thread has used.
+#[must_use]
+pub(crate) fn thread_cpu_ns() -> u64 {
+    ns(ClockId::ThreadCPUTime)
+}
+
+#[inline]
+fn ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Neither clock is ever negative.
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 

@@ -1,15 +1,20 @@
-//! Polling and back-off: the decision of a worker that found nothing to do, from figures alone.
+//! The policy of waiting: the decision of a worker that found nothing to do, from figures alone.
 //!
-//! There are three ways to the next request. Polling again costs the CPU, but no time. A nap of a set length costs one
-//! timer for all requests that arrive meanwhile, and no kicks; but requests wait for it. Sleeping until a kick costs
-//! nothing while none arrives, and a system call and a wake-up for each that does. So naps pay when requests arrive
-//! faster than naps end, sleeping pays when they do not, and polling pays when the next request is nearer than a
-//! wake-up takes.
+//! There are three ways to the next request. Spinning costs the CPU, but no time, and no wake-up on either side. A nap
+//! of a set length costs one timer for all that arrives meanwhile, and no kicks; but requests wait for it. Sleeping
+//! until a kick costs nothing while none arrives, and a system call and a wake-up for each that does.
+//!
+//! Which is best depends on what a wake-up, a timer and a kick cost on this host, and on what the guests do with their
+//! answers: one that waits for them before it submits more is slowed down by naps and made faster by spinning, and its
+//! rate alone does not show it, because the way of waiting shapes the rate. So nothing is assumed. The worker measures
+//! how fast requests come, and what each costs it by its own CPU clock, over windows of 5 ms. Now and then it tries
+//! another way, in windows by turns with the present one, and keeps the better one of two or three such pairs. A way that cannot pay is not tried: spinning only if the next
+//! request is mostly near, and naps only if wake-ups come more often than naps would end.
 
 /// The polling mode of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polling {
-    /// Polls, naps or sleeps, depending on the rate of requests.
+    /// Spins, naps or sleeps, whichever is best for the present load.
     Adaptive {
         /// The longest nap, nanoseconds: the most that a request waits for one.
         nap_ns: u64,
@@ -35,117 +40,244 @@ impl Default for Polling {
 pub(super) enum Idle {
     /// Poll all queues again.
     Poll,
-    /// Sleep for this many nanoseconds, or until a completion.
+    /// Sleep for this many nanoseconds, or until a completion; kicks wait.
     Nap(u64),
     /// Sleep until a kick or a completion.
     Sleep,
 }
 
-/// The time of a wake-up, nanoseconds: while the next request is nearer, polling is cheaper.
-const WAKE_UP_NS: u64 = 4_000;
+/// The longest spin, nanoseconds: what a driver takes to be woken, to handle a burst of answers and to submit the next.
+const SPIN_NS: u64 = 32_000;
 /// A shorter nap is not worth its timer.
 const SHORTEST_NAP_NS: u64 = 20_000;
-/// The number of requests that a nap should collect.
-const BATCH: u64 = 16;
-/// The time over which a rate is measured.
+/// The number of wake-ups in whose place a nap should come.
+const WAKE_UPS: u64 = 16;
+/// The time over which a load is measured.
 const WINDOW_NS: u64 = 5_000_000;
-/// The number of windows after which naps are tried or checked again, at least and at most.
+/// The rest after which a load is a new one, nanoseconds, and the number of rests longer than a window that show the
+/// same. A single one may only be a thread that had no CPU.
+const REST_NS: u64 = 100_000_000;
+const MANY_RESTS: u32 = 4;
+/// The number of windows after which another way is tried, at first and at most. At most is so many that all trials
+/// together take about a hundredth of the time.
 const HOLD_WINDOWS: std::ops::RangeInclusive<u32> = 2..=256;
+/// The number of windows that one way must be better or worse than the other in a trial: on a busy machine a single
+/// window says little.
+const MAJORITY: u32 = 2;
 
-/// The way in which a worker waits for requests.
-///
-/// A guest that waits for its answers before it submits more is slowed down by naps, and its rate alone does not show
-/// it, because the naps shape the rate. So naps are tried, and kept only if the rate does not fall; and they are left
-/// out for a moment now and then, to see that it would not rise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WaitBy {
-    /// By kicks, for this many windows.
-    Kicks(u32),
-    /// By naps on trial; the gap before the trial.
-    Trying(u64),
-    /// By naps, for this many windows.
-    Naps(u32),
-    /// By kicks on trial; the gap with naps.
-    Checking(u64),
+/// A way of waiting for requests, the quickest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// By spinning for [`SPIN_NS`], then by kicks.
+    Spin,
+    /// By kicks.
+    Kicks,
+    /// By naps.
+    Naps,
 }
 
-/// The rate of requests, and the way in which they are waited for.
+/// The measure of a window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measure {
+    /// Nanoseconds from one request to the next.
+    gap: u64,
+    /// Nanoseconds of the worker's CPU time for a request.
+    cost: u64,
+}
+
+impl Measure {
+    /// Tests whether this measure of the way `to` makes it better than `from` with its measure.
+    fn beats(self, to: Way, from: Way, other: Self) -> bool {
+        // Rates over so short a time vary by chance; those that depend on the way of waiting differ by far more.
+        let is_faster = |one: Self, than: Self| one.gap * 5 < than.gap * 4;
+        if is_faster(other, self) {
+            return false;
+        }
+        // A guest that waits for its answers gets more done; this is not worth any price.
+        if is_faster(self, other) {
+            return self.cost < other.cost * 3 / 2;
+        }
+        // At the same rate the cost decides, but requests do not wait longer for a little.
+        match to < from {
+            true => self.cost < other.cost,
+            false => self.cost * 10 < other.cost * 9,
+        }
+    }
+}
+
+/// The load of the present window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    /// Its start, nanoseconds, and the worker's CPU time then.
+    began: u64,
+    cpu: u64,
+    requests: u64,
+    /// The number of times that requests were waited for, and for how long in all.
+    waits: u64,
+    waited: u64,
+}
+
+/// A trial of another way.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    way: Way,
+    /// The measure of the present way just before.
+    before: Measure,
+    /// This window is waited in the other way.
+    on: bool,
+    /// The pairs of windows in which it was better, and worse.
+    better: u32,
+    worse: u32,
+}
+
+/// The load, and the way in which requests are waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backoff {
-    way: WaitBy,
-    /// The number of windows for which the next decision holds.
+    way: Way,
+    trial: Option<Trial>,
+    /// The way that was on trial last.
+    tried: Way,
+    /// The number of windows until the next trial, and from the one before it.
+    left: u32,
     hold: u32,
-    /// The start of the present window, nanoseconds.
-    began: u64,
-    /// The requests in it.
-    requests: u64,
-    /// Nanoseconds between two requests in the last window; 0 while unknown.
-    gap: u64,
-    /// The time of the last request.
+    window: Window,
+    /// The nanoseconds from one wake-up to the next, without naps; 0 while unknown.
+    rhythm: u64,
+    /// The rests since the last whole window.
+    rests: u32,
+    /// The time of the last request, and since when the next is waited for.
     last: u64,
+    idle_since: Option<u64>,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
         let hold = *HOLD_WINDOWS.start();
-        Self { way: WaitBy::Kicks(hold), hold, began: 0, requests: 0, gap: 0, last: 0 }
+        Self {
+            way: Way::Kicks,
+            trial: None,
+            tried: Way::Kicks,
+            left: hold,
+            hold,
+            window: Window::default(),
+            rhythm: 0,
+            rests: 0,
+            last: 0,
+            idle_since: None,
+        }
     }
 }
 
 impl Backoff {
-    /// Counts requests that were found at `now`.
-    pub(super) fn found(&mut self, requests: u64, now: u64) {
-        if now.saturating_sub(self.last) > WINDOW_NS {
-            // The rate before a rest says nothing about the one after it.
-            *self = Self { began: now, requests, last: now, ..Self::default() };
+    /// Counts requests that were found at `now`. `cpu` tells the worker's CPU time.
+    #[inline]
+    pub(super) fn found(&mut self, requests: u64, now: u64, polling: Polling, cpu: impl FnOnce() -> u64) {
+        let rested = now.saturating_sub(self.last);
+        if rested > WINDOW_NS {
+            let rests = self.rests + 1;
+            // The load before a rest says nothing about the one after it.
+            if rested > REST_NS || rests >= MANY_RESTS {
+                *self = Self::default();
+            }
+            self.window = Window { began: now, cpu: cpu(), requests, ..Window::default() };
+            (self.rests, self.last, self.idle_since) = (rests.min(MANY_RESTS), now, None);
             return;
         }
         self.last = now;
-        self.requests += requests;
-        let passed = now - self.began;
-        if passed >= WINDOW_NS {
-            self.gap = passed / self.requests.max(1);
-            (self.began, self.requests) = (now, 0);
-            self.decide();
+        let window = &mut self.window;
+        if let Some(since) = self.idle_since.take() {
+            window.waits += 1;
+            window.waited += now.saturating_sub(since);
+        }
+        window.requests += requests;
+        if now - window.began >= WINDOW_NS {
+            let ended = std::mem::replace(window, Window { began: now, cpu: cpu(), ..Window::default() });
+            if let Polling::Adaptive { nap_ns } = polling {
+                self.decide(&ended, nap_ns);
+            }
         }
     }
 
-    /// Decides at the end of a window, by the rates with and without naps.
-    fn decide(&mut self) {
-        let longer = (self.hold * 2).min(*HOLD_WINDOWS.end());
-        // Rates over so short a time vary by chance; those that depend on naps differ by far more.
-        let is_faster = |gap: u64, than: u64| gap * 5 < than * 4;
-        (self.way, self.hold) = match self.way {
-            WaitBy::Kicks(0) => (WaitBy::Trying(self.gap), self.hold),
-            WaitBy::Kicks(left) => (WaitBy::Kicks(left - 1), self.hold),
-            WaitBy::Naps(0) => (WaitBy::Checking(self.gap), self.hold),
-            WaitBy::Naps(left) => (WaitBy::Naps(left - 1), self.hold),
-            WaitBy::Trying(before) if is_faster(before, self.gap) => (WaitBy::Kicks(longer), longer),
-            WaitBy::Checking(before) if is_faster(self.gap, before) => {
-                (WaitBy::Kicks(*HOLD_WINDOWS.start()), *HOLD_WINDOWS.start())
+    /// Decides at the end of a window.
+    fn decide(&mut self, ended: &Window, longest: u64) {
+        let passed = self.window.began - ended.began;
+        let requests = ended.requests.max(1);
+        let measure =
+            Measure { gap: passed / requests, cost: self.window.cpu.saturating_sub(ended.cpu) / requests };
+        if self.present() != Way::Naps {
+            self.rhythm = passed / ended.waits.max(1);
+        }
+        self.rests = 0;
+        if let Some(trial) = &mut self.trial {
+            if trial.on {
+                match measure.beats(trial.way, self.way, trial.before) {
+                    true => trial.better += 1,
+                    false => trial.worse += 1,
+                }
             }
-            WaitBy::Trying(_) | WaitBy::Checking(_) => (WaitBy::Naps(longer), longer),
+            (trial.on, trial.before) = (!trial.on, measure);
+            let Trial { way, better, worse, .. } = *trial;
+            if better.max(worse) == MAJORITY {
+                self.trial = None;
+                self.hold = if better > worse {
+                    self.way = way;
+                    *HOLD_WINDOWS.start()
+                } else {
+                    (self.hold * 2).min(*HOLD_WINDOWS.end())
+                };
+                self.left = self.hold;
+            }
+            return;
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left > 0 {
+            return;
+        }
+        let can_pay = |way| match way {
+            Way::Kicks => true,
+            Way::Spin => ended.waited < ended.waits * SPIN_NS * 2,
+            Way::Naps => longest >= SHORTEST_NAP_NS && self.rhythm <= longest,
         };
+        // By turns, so that each has its trial.
+        let after = |way| match way {
+            Way::Spin => Way::Kicks,
+            Way::Kicks => Way::Naps,
+            Way::Naps => Way::Spin,
+        };
+        let next = [after(self.tried), after(after(self.tried)), self.tried];
+        match next.into_iter().find(|way| *way != self.way && can_pay(*way)) {
+            Some(way) => {
+                self.tried = way;
+                self.trial = Some(Trial { way, before: measure, on: true, better: 0, worse: 0 });
+            }
+            None => self.left = self.hold,
+        }
+    }
+
+    /// The present way.
+    fn present(&self) -> Way {
+        self.trial.filter(|trial| trial.on).map_or(self.way, |trial| trial.way)
+    }
+
+    /// Tests whether requests are waited for by naps.
+    #[inline]
+    pub(super) fn naps(&self) -> bool {
+        self.present() == Way::Naps
     }
 
     /// The next step at `now`, when nothing was found.
-    pub(super) fn idle(&self, polling: Polling, now: u64) -> Idle {
+    pub(super) fn idle(&mut self, polling: Polling, now: u64) -> Idle {
         let longest = match polling {
             Polling::Always => return Idle::Poll,
             Polling::Never => return Idle::Sleep,
             Polling::Adaptive { nap_ns } => nap_ns,
         };
-        let rested = now.saturating_sub(self.last);
-        if self.gap == 0 {
-            return Idle::Sleep;
-        }
-        if rested < WAKE_UP_NS && self.gap < WAKE_UP_NS / 2 {
-            return Idle::Poll;
-        }
-        // If several naps find nothing, the rate has changed.
-        let is_over = self.gap > longest || rested > longest.max(self.gap * 4) * 4;
-        match (self.gap * BATCH).clamp(SHORTEST_NAP_NS, longest.max(SHORTEST_NAP_NS)) {
-            nap if nap <= longest && !is_over && matches!(self.way, WaitBy::Trying(_) | WaitBy::Naps(_)) => {
+        let rested = now.saturating_sub(*self.idle_since.get_or_insert(now));
+        match self.present() {
+            Way::Spin if rested < SPIN_NS => Idle::Poll,
+            // If several naps find nothing, the load has changed.
+            Way::Naps if rested < longest * 4 => {
+                let nap = (self.rhythm * WAKE_UPS).clamp(SHORTEST_NAP_NS, longest.max(SHORTEST_NAP_NS));
                 Idle::Nap(nap)
             }
             _ => Idle::Sleep,
@@ -154,85 +286,5 @@ impl Backoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ADAPTIVE: Polling = Polling::Adaptive { nap_ns: DEFAULT_NAP_NS };
-
-    /// Plays a load: `next` gives the time of the next requests after those at `now`, and their number.
-    fn play(polling: Polling, next: impl Fn(u64, Idle) -> (u64, u64)) -> (Backoff, u64, [u64; 3]) {
-        let mut backoff = Backoff::default();
-        let (mut now, mut found, mut ways) = (1_000_000_000, 1, [0; 3]);
-        while now < 3_000_000_000 {
-            backoff.found(found, now);
-            let idle = backoff.idle(polling, now + 100);
-            ways[match idle {
-                Idle::Poll => 0,
-                Idle::Nap(_) => 1,
-                Idle::Sleep => 2,
-            }] += 1;
-            (now, found) = next(now, idle);
-        }
-        (backoff, now, ways)
-    }
-
-    /// Requests that arrive every `gap` nanoseconds, however long earlier ones take.
-    fn open(gap: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
-        move |now, idle| match idle {
-            Idle::Nap(ns) if ns > gap => (now + ns, ns / gap),
-            _ => (now + gap, 1),
-        }
-    }
-
-    /// A guest that submits the next `depth` requests as soon as it has the answers.
-    fn closed(depth: u64, turn: u64) -> impl Fn(u64, Idle) -> (u64, u64) {
-        move |now, idle| match idle {
-            Idle::Nap(ns) => (now + ns.max(turn), depth),
-            _ => (now + turn, depth),
-        }
-    }
-
-    #[test]
-    fn the_rate_of_an_open_load_decides() {
-        let mostly = |gap| {
-            let (_, _, ways) = play(ADAPTIVE, open(gap));
-            ways.iter().position(|count| count == ways.iter().max().unwrap()).unwrap()
-        };
-        assert_eq!(mostly(1_000), 0, "it is looked again at once");
-        assert_eq!(mostly(200_000), 2, "kicks are cheaper than naps that find nothing");
-        let (backoff, now, ways) = play(ADAPTIVE, open(25_000));
-        assert!(matches!(backoff.way, WaitBy::Naps(_) | WaitBy::Checking(_)));
-        assert!(ways[1] * DEFAULT_NAP_NS > 1_500_000_000, "most of the time is napped: {ways:?}");
-        assert!(
-            !matches!(backoff.idle(ADAPTIVE, now), Idle::Nap(nap) if nap > DEFAULT_NAP_NS),
-            "no longer than the longest"
-        );
-    }
-
-    #[test]
-    fn a_guest_that_waits_for_its_answers_is_not_made_to_wait_for_naps() {
-        for (depth, turn) in [(1, 12_000), (4, 20_000)] {
-            let (_, _, ways) = play(ADAPTIVE, closed(depth, turn));
-            assert!(ways[2] * turn > 1_700_000_000, "depth {depth}: {ways:?}");
-        }
-    }
-
-    #[test]
-    fn what_was_set_is_kept() {
-        assert_eq!(play(Polling::Always, open(200_000)).2[1..], [0, 0]);
-        assert_eq!(play(Polling::Never, open(1_000)).2[..2], [0, 0]);
-        let short = Polling::Adaptive { nap_ns: 10_000 };
-        assert_eq!(play(short, open(9_000)).2[1], 0, "so short a nap is not worth its timer");
-    }
-
-    #[test]
-    fn it_falls_asleep_when_nothing_comes_any_more() {
-        let (mut backoff, now, _) = play(ADAPTIVE, open(5_000));
-        backoff.way = WaitBy::Naps(9);
-        assert!(matches!(backoff.idle(ADAPTIVE, now + DEFAULT_NAP_NS), Idle::Nap(_)));
-        assert_eq!(backoff.idle(ADAPTIVE, now + 500_000), Idle::Sleep);
-        assert_eq!(Backoff::default().idle(ADAPTIVE, 1), Idle::Sleep);
-        backoff.found(1, now + 1_000_000_000);
-        assert_eq!(backoff.way, WaitBy::Kicks(2), "a rest makes the rate unknown");
-    }
-}
+#[path = "backoff_tests.rs"]
+mod tests;

@@ -49,6 +49,11 @@ impl QueueEntry {
         }
     }
 
+    /// Tests whether its last turn left requests in its ring.
+    pub(super) const fn has_more(&self) -> bool {
+        self.starved_since.is_some()
+    }
+
     /// Disables kicks and polls it in every sweep from now on.
     pub(super) fn start_polling(&mut self) {
         if !self.polling_now {

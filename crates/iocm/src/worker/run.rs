@@ -6,7 +6,7 @@ use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::signals::Signals;
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions, pin_thread};
-use crate::clock::{now_ns, ticks};
+use crate::clock::{now_ns, thread_cpu_ns, ticks};
 use crate::queue::{Queue, QueueKey, Token};
 use crate::statistics::WorkerCounters;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
@@ -107,7 +107,6 @@ impl Run {
                 && self.entries.iter().any(|entry| !entry.polling_now)
             {
                 self.wait(Some(0));
-                self.kicks_checked = now;
             }
             for command in self.mailbox.take() {
                 self.execute(command);
@@ -130,9 +129,11 @@ impl Run {
             };
             let is_waiting = !is_told || self.entries.iter().any(goes_on);
             if found > 0 {
-                self.backoff.found(found, now);
+                self.backoff.found(found, now, self.polling, thread_cpu_ns);
             }
-            if found > 0 || is_waiting {
+            // Between naps one look is enough for a queue whose turn has taken all that it had.
+            let is_served = self.backoff.naps() && !self.entries.iter().any(QueueEntry::has_more);
+            if is_waiting || found > 0 && !is_served {
                 // A worker that never waits counts its time now and then.
                 if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                     awake = self.account(awake);
@@ -144,12 +145,19 @@ impl Run {
                     if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
                         awake = self.account(awake);
                     }
-                    std::hint::spin_loop();
+                    // The kernel completes some requests only when the thread enters it.
+                    match self.uring.in_flight {
+                        0 => std::hint::spin_loop(),
+                        _ => self.wait(Some(0)),
+                    }
                     continue;
                 }
                 Idle::Nap(ns) if self.entries.iter().any(|entry| entry.polling_now) => {
                     self.counters.naps.add(1);
-                    Some(ns)
+                    self.account(awake);
+                    self.nap(self.until_unthrottled(Some(ns), now).unwrap_or(ns));
+                    awake = ticks();
+                    continue;
                 }
                 _ if self.stop_polling_all(now) => {
                     self.counters.sleeps.add(1);
@@ -357,14 +365,22 @@ impl Run {
         }
     }
 
+    /// Sleeps for so many nanoseconds, or until a completion or a command. A kick does not end it: it is seen afterwards,
+    /// with all others.
+    fn nap(&mut self, ns: u64) {
+        let files = [self.uring.file(), self.mailbox.wake()];
+        let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
+        match poll(&mut files, Some(&timespec(ns))) {
+            // The next look at the queues is one for kicks too.
+            Ok(0) => self.kicks_checked = 0,
+            _ => self.wait(Some(0)),
+        }
+    }
+
     fn wait(&mut self, timeout: Option<u64>) {
         // `epoll_wait` has a resolution of milliseconds only.
         if let Some(timeout) = timeout.filter(|ns| *ns > 0) {
-            let timeout = rustix::event::Timespec {
-                tv_sec: (timeout / 1_000_000_000) as i64,
-                tv_nsec: (timeout % 1_000_000_000) as i64,
-            };
-            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) == Ok(0) {
+            if poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timespec(timeout))) == Ok(0) {
                 return;
             }
         }
@@ -379,6 +395,7 @@ impl Run {
             }
         };
         let now = now_ns();
+        self.kicks_checked = now;
         for event in &*events {
             match event.data.u64() {
                 COMMANDS => {
@@ -395,6 +412,10 @@ impl Run {
             }
         }
     }
+}
+
+const fn timespec(ns: u64) -> rustix::event::Timespec {
+    rustix::event::Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 
 #[cfg(test)]
