@@ -23,6 +23,8 @@ fn echo(driver: &mut Driver, ring: &mut Ring, chain: &mut Chain, pieces: &[Piece
     assert!(!ring.has_more());
     let mut bytes = [0; 16];
     assert_eq!(chain.read(0, &mut bytes), 16);
+    assert_eq!((chain.array(0), chain.array(8)), (*text, *b"bytes ok"));
+    assert_eq!((chain.array(12), chain.array(16)), (*b"s ok\0\0", [0; 2]), "zeroes beyond the end");
     bytes.reverse();
     assert_eq!(chain.write(0, &bytes), 16);
     ring.push(id, 16);

@@ -55,7 +55,7 @@ impl Buffers {
             if !queue.pop(chain) {
                 break;
             }
-            chain.prefetch();
+            chain.prefetch(64);
             taken += 1;
         }
         let mut given = 0;
@@ -176,8 +176,14 @@ fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
         // The usual case: one descriptor.
         [part, ..] if part.size as usize >= header.len() + frame.len() => {
-            // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory.
-            unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), part.pointer, header.len()) };
+            match header.first_chunk::<SIZE>() {
+                // SAFETY: the part is mapped guest memory with room for both, and neither is guest memory. A copy of
+                // known size: one of any size reads the header in other pieces than it was written in, and a CPU then
+                // waits until all earlier stores, into lines of the guest's CPU, have ended.
+                Some(header) => unsafe { part.pointer.cast::<[u8; SIZE]>().write_unaligned(*header) },
+                // SAFETY: as above.
+                None => unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), part.pointer, header.len()) },
+            }
             let data = part.pointer.wrapping_add(header.len());
             // SAFETY: as above.
             unsafe { std::ptr::copy_nonoverlapping(frame.as_ptr(), data, frame.len()) };

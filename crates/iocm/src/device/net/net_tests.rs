@@ -118,6 +118,42 @@ fn guests_of_a_switch_hear_each_other() {
 }
 
 #[test]
+fn packets_arrive_in_order_whole_and_once_whatever_their_pieces_and_turns() {
+    for ring in [SPLIT, PACKED] {
+        for (budget, cuts) in [(1, &[][..]), (5, &[12]), (17, &[4, 20]), (32, &[]), (64, &[12, 26])] {
+            let switches = Switches::default();
+            let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+            let mut guests = devices.each_ref().map(|device| Guest::new(device, 256, MODERN, ring));
+            let [from, to] = &mut guests;
+            to.offer(70, 1600);
+            // Runs of packets to one address, and single ones that nobody gets.
+            let packets: Vec<_> = (0..50_u8)
+                .map(|number| {
+                    let nobody = number % 7 == 3;
+                    let mut packet = frame(mac(if nobody { 1 } else { 2 }), mac(1), 60);
+                    packet[59] = number;
+                    (packet, nobody)
+                })
+                .collect();
+            for (packet, _) in &packets {
+                from.driver.send_cut(PLAIN, packet, cuts).unwrap();
+            }
+            let mut taken = 0;
+            while taken < packets.len() as u32 {
+                let work = serve(&mut from.transmit, budget);
+                assert_eq!(work.requests, budget.min(50 - taken));
+                taken += work.requests;
+            }
+            assert_eq!(std::iter::from_fn(|| from.driver.sent()).count(), packets.len());
+            let received: Vec<_> = to.receive().into_iter().map(|(_, packet)| packet).collect();
+            let expected: Vec<_> =
+                packets.into_iter().filter_map(|(packet, nobody)| (!nobody).then_some(packet)).collect();
+            assert_eq!(received, expected, "turns of {budget}, cut at {cuts:?}");
+        }
+    }
+}
+
+#[test]
 fn addresses_are_learnt_where_they_are_used() {
     let switches = Switches::default();
     let options = |link: LinkOptions| NetOptions { link, ..NetOptions::default() };

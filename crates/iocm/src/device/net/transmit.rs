@@ -25,7 +25,7 @@ pub(super) enum Target {
 pub struct Transmit {
     device: Arc<NetDevice>,
     target: Target,
-    /// Buffers that are taken together, so that they can be prefetched.
+    /// Buffers that are taken ahead of the one that is sent, so that they are on their way from the guest's CPU meanwhile.
     chains: Box<[Chain]>,
     /// The size of the guest's header.
     header: u64,
@@ -33,8 +33,8 @@ pub struct Transmit {
     negotiated: Offloads,
 }
 
-/// The number of buffers that are taken together.
-const TOGETHER: usize = 16;
+/// The number of buffers that are taken ahead: as many as a CPU can wait for at a time.
+const AHEAD: usize = 16;
 
 /// The result of transmitting a packet.
 enum Transmitted {
@@ -46,7 +46,7 @@ enum Transmitted {
 
 impl Transmit {
     pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, negotiated: Offloads) -> Self {
-        let chains = (0..TOGETHER).map(|_| Chain::default()).collect();
+        let chains = (0..AHEAD).map(|_| Chain::default()).collect();
         Self { device, target, chains, header: header as u64, negotiated }
     }
 
@@ -61,8 +61,7 @@ impl Transmit {
         if size > LARGEST as u64 {
             return Err(Malformed::Large(all));
         }
-        let mut bytes = [0; LEGACY_SIZE];
-        chain.read(0, &mut bytes);
+        let bytes = chain.array::<LEGACY_SIZE>(0);
         // Packets to be segmented may be larger; others go over the network as they are.
         if bytes[1] == 0 && size > self.device.largest() {
             return Ok(Transmitted::TooLarge);
@@ -100,16 +99,14 @@ impl Transmit {
     }
 }
 
-/// Takes buffers until `chains` is full or there are no more. Returns their number.
+/// Takes a buffer, if there is one, of which so many bytes will be read first. Returns the number of buffers taken.
 #[inline]
-fn take(queue: &mut Virtqueue, chains: &mut [Chain]) -> usize {
-    for (taken, chain) in chains.iter_mut().enumerate() {
-        if !queue.pop(chain) {
-            return taken;
-        }
-        chain.prefetch();
+fn take(queue: &mut Virtqueue, chain: &mut Chain, reads: usize) -> usize {
+    let is_taken = queue.pop(chain);
+    if is_taken {
+        chain.prefetch(reads);
     }
-    chains.len()
+    usize::from(is_taken)
 }
 
 impl Handler for Transmit {
@@ -126,42 +123,50 @@ impl Handler for Transmit {
             _ => 0,
         };
         let is_limited = self.device.sent.are_set();
-        let together = if is_limited { 1 } else { TOGETHER };
+        let reads = match &self.target {
+            // A packet that is dropped is not read.
+            Target::Nothing => LEGACY_SIZE,
+            _ => 64,
+        };
+        let ahead = if is_limited { 1 } else { AHEAD };
         let mut chains = std::mem::take(&mut self.chains);
         let (mut done, mut bytes) = (0, 0);
-        while work.requests < budget {
-            let most = together.min((budget - work.requests) as usize);
-            let taken = take(queue, &mut chains[..most]);
-            for chain in &chains[..taken] {
-                match self.send(chain, now) {
-                    Ok(Transmitted::Sent(size)) => (done, bytes) = (done + 1, bytes + size),
-                    Ok(Transmitted::Filtered) => done += 1,
-                    Ok(Transmitted::NoRoom) => queue.count_dropped(1),
-                    Ok(Transmitted::TooLarge) => queue.count_too_large(),
-                    Err(error) => {
-                        tracing::debug!("A guest's packet is dropped: {error}");
-                        queue.count_error();
-                    }
+        let budget = budget as usize;
+        let (mut taken, mut sent) = (0, 0);
+        while taken < budget.min(ahead) && take(queue, &mut chains[taken], reads) > 0 {
+            taken += 1;
+        }
+        while sent < taken {
+            let chain = &mut chains[sent % AHEAD];
+            match self.send(chain, now) {
+                Ok(Transmitted::Sent(size)) => (done, bytes) = (done + 1, bytes + size),
+                Ok(Transmitted::Filtered) => done += 1,
+                Ok(Transmitted::NoRoom) => queue.count_dropped(1),
+                Ok(Transmitted::TooLarge) => queue.count_too_large(),
+                Err(error) => {
+                    tracing::debug!("A guest's packet is dropped: {error}");
+                    queue.count_error();
                 }
-                // The buffer is returned in any case.
-                queue.give(chain.id, 0);
             }
-            work.requests += taken as u32;
-            if is_limited && taken > 0 {
-                self.device.sent.take(1, chains[0].bytes(Side::Readable));
+            // The buffer is returned in any case.
+            queue.give(chain.id, 0);
+            sent += 1;
+            if is_limited {
+                self.device.sent.take(1, chain.bytes(Side::Readable));
                 work.throttled_ns = self.device.sent.wait(now_ns);
             }
-            if taken < most || work.throttled_ns.is_some() {
-                break;
+            if taken < budget && work.throttled_ns.is_none() {
+                taken += take(queue, &mut chains[taken % AHEAD], reads);
             }
         }
+        work.requests = sent as u32;
         self.chains = chains;
         if let Target::Switch(sender) = &mut self.target {
             sender.flush();
         }
         queue.count(done, bytes);
         work.bytes = bytes;
-        work.more = work.requests == budget;
+        work.more = sent == budget;
         work
     }
 

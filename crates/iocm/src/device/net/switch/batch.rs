@@ -67,7 +67,11 @@ impl Batch {
     /// Copies a packet of a guest whose first bytes were copied and checked before; these replace what the guest has
     /// written there since. [`Self::end`] makes it a packet.
     #[inline]
-    pub(super) fn begin(&mut self, first: &[u8], parts: impl Iterator<Item = Part>) -> &mut [u8] {
+    pub(super) fn begin<const FIRST: usize>(
+        &mut self,
+        first: &[u8; FIRST],
+        parts: impl Iterator<Item = Part>,
+    ) -> &mut [u8] {
         let start = self.bytes.len();
         for part in parts {
             let size = part.size as usize;
@@ -80,8 +84,10 @@ impl Batch {
             unsafe { self.bytes.set_len(self.bytes.len() + size) };
         }
         let whole = &mut self.bytes[start..];
-        let count = first.len().min(whole.len());
-        whole[..count].copy_from_slice(&first[..count]);
+        match whole.first_chunk_mut() {
+            Some(whole) => *whole = *first,
+            None => whole.copy_from_slice(&first[..whole.len()]),
+        }
         whole
     }
 

@@ -34,6 +34,8 @@ pub struct Sender {
     /// The ports by address; and the addresses of this port that the table knows.
     ports_by_address: LookupCache,
     learnt: LookupCache,
+    /// The addresses of the last packet of this turn, and where it goes.
+    run: Option<((u64, u32), Option<u32>)>,
     /// The batches for each receive queue of each port.
     outbox: Vec<Vec<Batch>>,
     /// The batches that are not empty.
@@ -55,6 +57,7 @@ impl Sender {
             changes: u64::MAX,
             ports_by_address: LookupCache::new(),
             learnt: LookupCache::new(),
+            run: None,
             outbox: Vec::new(),
             filled: Vec::new(),
             scratch: Batch::default(),
@@ -64,6 +67,7 @@ impl Sender {
     /// Drops the caches if the table or the ports have changed. Called at the start of a turn, with empty batches.
     #[inline]
     pub fn begin(&mut self) {
+        self.run = None;
         let changes = self.port.switch.table.changes();
         if changes != self.changes {
             self.renew(changes);
@@ -95,9 +99,8 @@ impl Sender {
         negotiated: Offloads,
         now: u64,
     ) -> Result<Forwarded, Malformed> {
-        let mut first = [0; ETHERNET];
-        chain.read(skip, &mut first);
-        let index = match self.route(&first, now) {
+        let first = chain.array::<ETHERNET>(skip as u32);
+        let index = match self.route_of_run(&first, now) {
             Some(ALL) => return self.flood(chain, skip, size, header, negotiated, &first),
             Some(index) => index as usize,
             None => return Ok(Forwarded::Filtered),
@@ -143,6 +146,22 @@ impl Sender {
             }
         }
         Ok(Forwarded::Sent)
+    }
+
+    /// As [`Self::route`], with one look-up for a run of packets between two addresses.
+    #[inline]
+    fn route_of_run(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;
+        let addresses =
+            (u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]), u32::from_le_bytes([s2, s3, s4, s5]));
+        match self.run {
+            Some((of_run, index)) if of_run == addresses => index,
+            _ => {
+                let index = self.route(first, now);
+                self.run = Some((addresses, index));
+                index
+            }
+        }
     }
 
     /// The index of the port that a packet goes to; `None` when the packet is dropped.
