@@ -2,25 +2,28 @@
 
 mod commands;
 mod console;
+mod examples;
+mod help;
 mod interrupt;
 #[cfg(test)]
 mod named_commands;
 mod status;
+mod version;
 
 use std::process::ExitCode;
 
 use ::doctor::enable::Arm;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
     advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command,
-    lab as lab_command, lab_self_test, load, predict, probe, profile, prove, record, report, restore,
-    snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
+    lab as lab_command, lab_self_test, load, pages, predict, probe, profile, prove, record, report, restore,
+    self_test, snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
 };
 
 /// Find out what a VM's interrupts and I/O cost in VM exits, remove those exits, and measure the gain.
 #[derive(Debug, Parser)]
-#[command(name = "exitless", version, max_term_width = 100)]
+#[command(name = "exitless", version, long_version = version::long(), max_term_width = 100)]
 struct Arguments {
     /// Log more to standard error; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -40,6 +43,15 @@ enum Command {
     /// directory or archive that does not exist; 4 when an archive is damaged and its undamaged part was
     /// used; 125 when nothing could be read.
     Doctor(doctor::Arguments),
+    /// Show which commands work for this user on this host, what the others lack, and the smallest set of capabilities
+    /// that each needs.
+    ///
+    /// It takes seconds, and changes nothing. With --verbose, all parts of the host and the capabilities of each command
+    /// are shown.
+    ///
+    /// Exit status: 0 when each selected command works in full; 1 when one is limited or fails; 2 for a wrong command
+    /// line or an unknown command; 125 when the tool itself failed.
+    SelfTest(self_test::Arguments),
     /// Measure what interrupt virtualization gains: a micro VM with it on and off, on this host or in a lab.
     ///
     /// Exit status: 0 when both arms were measured; 1 when this host has only one of them; 2 for a wrong command line;
@@ -165,6 +177,9 @@ enum Command {
     Lab(lab_command::Command),
     #[command(name = lab::SELF_TEST, hide = true)]
     LabSelfTest(lab_self_test::Arguments),
+    /// Write the manual pages and completions, for packages.
+    #[command(hide = true)]
+    Pages(pages::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -174,10 +189,12 @@ fn main() -> ExitCode {
     if ::guest::is_agent() {
         ::guest::run();
     }
-    let arguments = Arguments::parse();
+    let matches = help::with_examples(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {
         Command::Doctor(own) => doctor::run(&own, arguments.verbose > 0),
+        Command::SelfTest(own) => self_test::run(&own, arguments.verbose > 0),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
@@ -204,6 +221,7 @@ fn main() -> ExitCode {
         Command::Load(command) => load::run(command),
         Command::Lab(command) => lab_command::run(command),
         Command::LabSelfTest(arguments) => lab_self_test::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments, Arguments::command()),
     };
     match outcome {
         Ok(code) => code,

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 
 pub use backoff::{DEFAULT_NAP_NS, Polling};
 pub use mailbox::Routes;
+pub use uring::io_uring;
 
 /// The options of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

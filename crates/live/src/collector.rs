@@ -24,6 +24,7 @@ use crate::{Error, monotonic_ns};
 
 pub use self::cost::{Cost, ProgramCost};
 pub use self::joining::{LiveAccess, LiveExit};
+pub use self::layout::type_information;
 pub use self::profiler::{Profiler, Sampling};
 pub use self::programs::Mechanism;
 pub use self::records::Recorder;

@@ -24,6 +24,7 @@ pub mod prediction;
 pub mod probe;
 pub mod profile;
 pub mod prove;
+pub mod readiness;
 pub mod recordings;
 pub mod restore;
 pub mod study;

@@ -10,6 +10,9 @@ mod command;
 mod diff;
 mod docs;
 mod doctor;
+#[path = "../../src/examples.rs"]
+mod examples;
+mod examples_run;
 mod experiment_report;
 mod experiment_run;
 mod floors;

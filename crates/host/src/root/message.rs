@@ -2,7 +2,7 @@
 
 use super::{NONBLOCK, Root, kind_of};
 use crate::inspection::LogLine;
-use crate::{AbsenceKind, Fact};
+use crate::{Absence, AbsenceKind, Fact};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -47,6 +47,14 @@ impl Root {
             }
             Err(_) => Fact::absent(AbsenceKind::NotKept, "the kernel's log was not recorded on this host"),
         }
+    }
+
+    /// Tests whether this user may read the kernel's log.
+    ///
+    /// # Errors
+    /// The reason, with the next step.
+    pub fn may_read_log(&self) -> Result<(), Absence> {
+        self.messages(|_| false).value.map(drop)
     }
 
     fn live_messages(&self, wanted: impl Fn(&str) -> bool) -> Fact<Messages> {

@@ -11,6 +11,7 @@
 mod file_system;
 
 use super::access::Access;
+use crate::config::MOUNT;
 use crate::daemon::Daemon;
 use file_system::Tree;
 use files::{Directory, Missing};
@@ -75,10 +76,8 @@ impl Mounted {
         if rustix::fs::fstatfs(&target).is_ok_and(|found| found.f_type == FUSE_MAGIC) {
             return Err(cannot("something is mounted there")(io::ErrorKind::AddrInUse.into()));
         }
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let device = rustix::fs::open("/dev/fuse", flags, FileMode::empty());
-        let device = device.map_err(|error| cannot("/dev/fuse cannot be opened")(error.into()))?;
-        let mount = mount(&device, &target).map_err(|error| cannot("this needs root")(error.into()))?;
+        let device = device().map_err(|error| cannot(NO_DEVICE)(error.into()))?;
+        let mount = mount(&device, &target).map_err(|error| cannot(NOT_ROOT)(error.into()))?;
         Ok(Self { path: path.to_owned(), mount: Some(mount), device: Some(device), access })
     }
 
@@ -138,9 +137,35 @@ impl Drop for Mount {
 /// `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
-/// Makes the file system and mounts it on a directory; returns a descriptor of its root. The options are those of
-/// `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE takes from this interface since Linux 5.4.
+const NO_DEVICE: &str = "/dev/fuse cannot be opened";
+const NOT_ROOT: &str = "this needs root";
+
+/// Tests whether this process may mount the tree, by a file system that is mounted nowhere and is gone afterwards.
+///
+/// # Errors
+/// [`MountError`].
+pub fn can_mount() -> Result<(), MountError> {
+    let cannot =
+        |what| move |error: rustix::io::Errno| MountError { path: MOUNT.into(), what, source: error.into() };
+    let device = device().map_err(cannot(NO_DEVICE))?;
+    made(&device).map(drop).map_err(cannot(NOT_ROOT))
+}
+
+fn device() -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, FileMode::empty())
+}
+
+/// Makes the file system and mounts it on a directory; returns a descriptor of its root.
 fn mount(device: &OwnedFd, target: &Directory) -> rustix::io::Result<OwnedFd> {
+    let mount = made(device)?;
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&mount, "", target, "", both)?;
+    Ok(mount)
+}
+
+/// The file system, mounted nowhere yet. The options are those of `fuse_fs_parameters` (fs/fuse/inode.c), which FUSE
+/// takes from this interface since Linux 5.4.
+fn made(device: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     let system = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (option, value) in [
         ("source", "exitless".to_owned()),
@@ -159,10 +184,7 @@ fn mount(device: &OwnedFd, target: &Directory) -> rustix::io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let mount = fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&mount, "", target, "", both)?;
-    Ok(mount)
+    fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 /// Tests whether a descriptor belongs to a tree whose daemon has ended.

@@ -32,16 +32,7 @@ enum Kind {
 impl Uring {
     /// Makes one. Where the host forbids io_uring (`kernel.io_uring_disabled`, seccomp), threads do the disk I/O.
     pub(super) fn new() -> io::Result<Self> {
-        let usual = || {
-            let mut builder = IoUring::builder();
-            builder.setup_cqsize(COMPLETIONS);
-            builder
-        };
-        // `IORING_SETUP_SINGLE_ISSUER` needs Linux 6.0, restrictions need 5.10.
-        let built = restricted(usual().setup_single_issuer().setup_coop_taskrun())
-            .or_else(|_| restricted(&mut usual()))
-            .or_else(|_| usual().build(ENTRIES));
-        match built {
+        match ring() {
             Ok(ring) => Ok(Self::of(Kind::Ring(Box::new(ring)))),
             Err(error) => {
                 tracing::warn!("This host has no io_uring ({error}): threads do the disk I/O");
@@ -110,6 +101,26 @@ impl Uring {
         self.in_flight = self.in_flight.saturating_sub(1);
         Some(answer)
     }
+}
+
+/// Tests whether this host gives this process an io_uring.
+///
+/// # Errors
+/// The kernel's reason. Threads do the disk I/O then.
+pub fn io_uring() -> io::Result<()> {
+    ring().map(drop)
+}
+
+fn ring() -> io::Result<IoUring> {
+    let usual = || {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(COMPLETIONS);
+        builder
+    };
+    // `IORING_SETUP_SINGLE_ISSUER` needs Linux 6.0, restrictions need 5.10.
+    restricted(usual().setup_single_issuer().setup_coop_taskrun())
+        .or_else(|_| restricted(&mut usual()))
+        .or_else(|_| usual().build(ENTRIES))
 }
 
 /// A ring restricted to the operations that a worker uses, without registered files or buffers.

@@ -62,6 +62,20 @@ impl Layout {
     }
 }
 
+/// Tests whether the kernel has the type information by which raw tracepoints are read. Where KVM is not loaded, its own
+/// cannot be looked at.
+///
+/// # Errors
+/// What is missing; stable tracepoints are used then, which cost more.
+pub fn type_information(root: &Path) -> Result<(), String> {
+    let found = match host::kvm::vendor_module(root).and_then(host::kvm::isa_of) {
+        Some(isa) => Layout::find(root, isa).map(drop),
+        None => kernel_types(root).map(drop),
+    };
+    found
+        .map_err(|why| format!("{why}; stable tracepoints are used, which cost more (CONFIG_DEBUG_INFO_BTF)"))
+}
+
 /// The type information of the kernel itself.
 pub(crate) fn kernel_types(root: &Path) -> Result<Btf, String> {
     let path = root.join("sys/kernel/btf/vmlinux");

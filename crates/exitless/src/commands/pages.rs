@@ -1,0 +1,200 @@
+//! The manual pages and completions of a distribution, from the definition of the command line.
+//!
+//! A hidden command rather than a program of its own, so that they are always those of the binary beside them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Command};
+use clap_complete::{Shell, generate_to};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::help::examples_of;
+
+/// Arguments of the command that writes them.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The folder; it gets folders `man` and `completions`.
+    folder: PathBuf,
+    /// The date of the pages.
+    #[arg(long, value_name = "YYYY-MM-DD", default_value = "")]
+    date: String,
+}
+
+/// Pages of other sections, which are made elsewhere.
+const OTHERS: &[&str] = &["exitless-iocm(7)"];
+/// The paragraph of a description that becomes a section.
+const EXIT_STATUS: &str = "Exit status: ";
+
+/// Writes both.
+pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<ExitCode> {
+    let (manual, completions) = (arguments.folder.join("man"), arguments.folder.join("completions"));
+    for folder in [&manual, &completions] {
+        fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
+    }
+    let mut command = command.disable_help_subcommand(true);
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        generate_to(shell, &mut command, "exitless", &completions)
+            .with_context(|| format!("Could not write completions for {shell}"))?;
+    }
+    command.build();
+    write_pages(&command, &[], &manual, &arguments.date)
+        .with_context(|| format!("Could not write pages into {}", manual.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of a command, and those of its subcommands.
+fn write_pages(command: &Command, above: &[&str], folder: &Path, date: &str) -> io::Result<()> {
+    let file = folder.join(format!("{}.1", page_name(above)));
+    File::create(file)?.write_all(page(command, above, date)?.as_bytes())?;
+    for subcommand in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        write_pages(subcommand, &[above, &[subcommand.get_name()]].concat(), folder, date)?;
+    }
+    Ok(())
+}
+
+/// The name of the page of the command with these words after `exitless`.
+fn page_name(words: &[&str]) -> String {
+    [&["exitless"], words].concat().join("-")
+}
+
+fn page(command: &Command, words: &[&str], date: &str) -> io::Result<String> {
+    let long = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    let (exit_statuses, description): (Vec<_>, Vec<_>) =
+        long.split("\n\n").partition(|paragraph| paragraph.starts_with(EXIT_STATUS));
+    let man = Man::new(command.clone().long_about(description.join("\n\n")))
+        .title(page_name(words).to_uppercase())
+        .date(date)
+        .source(concat!("exitless ", env!("CARGO_PKG_VERSION")))
+        .manual("exitless");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    if command.get_subcommands().any(|one| !one.is_hide_set()) {
+        man.render_subcommands_section(&mut text)?;
+    }
+    for section in [exit_status(&exit_statuses), examples_section(words), see_also(command, words)] {
+        section.to_writer(&mut text)?;
+    }
+    // Each section begins with the same definition of the apostrophe.
+    let text = String::from_utf8_lossy(&text);
+    let definition = Roff::new().render();
+    Ok(format!("{definition}{}", text.replace(&definition, "")))
+}
+
+fn exit_status(paragraphs: &[&str]) -> Roff {
+    let mut section = Roff::new();
+    if let [paragraph] = paragraphs {
+        section.control("SH", ["EXIT STATUS"]);
+        section.text([roman(&paragraph[EXIT_STATUS.len()..])]);
+    }
+    section
+}
+
+fn examples_section(words: &[&str]) -> Roff {
+    let mut section = Roff::new();
+    section.control("SH", ["EXAMPLES"]);
+    for example in examples_of(&words.join(" ")) {
+        section.control("PP", []);
+        section.text([roman(example.says)]);
+        section.control("RS", ["4"]);
+        section.control("nf", []);
+        section.text([bold(example.line)]);
+        section.control("fi", []);
+        section.control("RE", []);
+    }
+    section
+}
+
+fn see_also(command: &Command, words: &[&str]) -> Roff {
+    let mut pages = Vec::new();
+    if let [above @ .., _] = words {
+        pages.push(format!("{}(1)", page_name(above)));
+    }
+    let own = command.get_subcommands().filter(|one| !one.is_hide_set());
+    pages.extend(own.map(|one| format!("{}(1)", page_name(&[words, &[one.get_name()]].concat()))));
+    let topic = page_name(words.get(..1).unwrap_or_default());
+    pages.extend(OTHERS.iter().filter(|other| other.starts_with(&topic)).map(|other| (*other).to_owned()));
+    let mut section = Roff::new();
+    section.control("SH", ["SEE ALSO"]);
+    section.text([roman(pages.join(", "))]);
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::examples::EXAMPLES;
+
+    /// All commands that help shows, by their words.
+    fn commands(command: &Command, above: &str, found: &mut Vec<String>) {
+        found.push(above.to_owned());
+        for one in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+            commands(one, format!("{above} {}", one.get_name()).trim(), found);
+        }
+    }
+
+    fn all() -> Vec<String> {
+        let mut found = Vec::new();
+        commands(&crate::Arguments::command(), "", &mut found);
+        found
+    }
+
+    #[test]
+    fn every_command_has_an_example_and_every_example_a_command() {
+        let commands = all();
+        assert!(commands.len() > 50, "{commands:?}");
+        let without: Vec<_> = commands.iter().filter(|one| examples_of(one).is_empty()).collect();
+        assert!(without.is_empty(), "no example in examples.rs: {without:?}");
+        let unknown = EXAMPLES.iter().filter(|(name, _)| !commands.iter().any(|one| one == name));
+        assert_eq!(unknown.count(), 0);
+        for (name, own) in EXAMPLES {
+            assert!(own.iter().any(|one| one.line.contains(name)), "no example of {name} is one");
+        }
+    }
+
+    #[test]
+    fn every_example_is_accepted() {
+        use clap::Parser as _;
+        for example in EXAMPLES.iter().flat_map(|(_, own)| *own) {
+            let parsed = crate::Arguments::try_parse_from(example.line.split(' '));
+            assert!(parsed.is_ok(), "{}: {}", example.line, parsed.unwrap_err());
+            assert!(example.says.ends_with('.') && example.line.len() <= 90, "{example:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_its_sections_once_and_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = Arguments { folder: folder.path().to_owned(), date: "2026-11-26".to_owned() };
+        run(&arguments, crate::Arguments::command()).unwrap();
+        let page = fs::read_to_string(folder.path().join("man/exitless-stat.1")).unwrap();
+        let sections: Vec<_> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        let expected =
+            ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "EXAMPLES", "\"SEE ALSO\""];
+        assert_eq!(sections, expected, "{page}");
+        assert!(page.starts_with(".ie") && page.matches(".ie").count() == 1, "{page}");
+        assert!(
+            page.contains(".TH EXITLESS\\-STAT 1 2026\\-11\\-26")
+                || page.contains(".TH EXITLESS-STAT 1 2026-11-26"),
+            "{page}"
+        );
+        assert!(page.contains("exitless stat \\-\\-json \\-\\- sleep 10"), "{page}");
+        let pages = fs::read_dir(folder.path().join("man")).unwrap().count();
+        assert_eq!(pages, all().len());
+        let group = fs::read_to_string(folder.path().join("man/exitless-iocm.1")).unwrap();
+        assert!(
+            group.contains("exitless\\-iocm(7)") && group.contains("exitless\\-iocm\\-serve(1)"),
+            "{group}"
+        );
+    }
+}

@@ -1,0 +1,25 @@
+//! What works on a host: `exitless self-test`.
+
+mod json;
+mod terminal;
+
+pub use self::json::json;
+pub use self::terminal::terminal;
+
+use ::readiness::Readiness;
+
+/// The line that gives a program file capabilities, such as those of a whole answer.
+fn setcap(capabilities: &[&str]) -> String {
+    format!("setcap {}=ep /usr/bin/exitless", capabilities.join(",").to_lowercase())
+}
+
+/// The lines of a systemd unit with the same capabilities.
+fn systemd(capabilities: &[&str]) -> [String; 2] {
+    let list = capabilities.join(" ");
+    [format!("AmbientCapabilities={list}"), format!("CapabilityBoundingSet={list}")]
+}
+
+/// The capabilities that would help now; `None` where there are none.
+fn missing(readiness: &Readiness) -> Option<Vec<&'static str>> {
+    Some(readiness.missing_capabilities()).filter(|all| !all.is_empty())
+}
