@@ -7,6 +7,7 @@ mod help;
 mod interrupt;
 #[cfg(test)]
 mod named_commands;
+mod service_manager;
 mod status;
 mod version;
 

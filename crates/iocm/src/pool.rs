@@ -4,6 +4,7 @@ use crate::queue::{Queue, QueueKey};
 use crate::worker::{Routes, Worker, WorkerError, WorkerOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The workers of a daemon.
 #[derive(Debug)]
@@ -100,6 +101,12 @@ impl Pool {
     #[must_use]
     pub fn workers(&self) -> Vec<Arc<Worker>> {
         self.inner().workers.values().cloned().collect()
+    }
+
+    /// Tests whether every worker takes commands, each within this time.
+    #[must_use]
+    pub fn answers(&self, within: Duration) -> bool {
+        self.workers().iter().all(|worker| worker.answers(within))
     }
 
     /// A worker.

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 pub use backoff::{DEFAULT_NAP_NS, Polling};
 pub use mailbox::Routes;
@@ -204,6 +205,14 @@ impl Worker {
     pub fn pin(&self, cpus: Vec<usize>) -> Result<(), WorkerError> {
         let pinned = self.ask(|reply| Command::Pin { cpus, reply })?;
         pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
+    }
+
+    /// Tests whether it takes commands: a worker that neither blocks nor has ended answers between two requests.
+    #[must_use]
+    pub fn answers(&self, within: Duration) -> bool {
+        let (reply, answer) = mpsc::channel();
+        self.mailbox.send(Command::HandOver { queues: Vec::new(), reply });
+        answer.recv_timeout(within).is_ok()
     }
 
     /// Stops it, and returns its queues. It waits for its requests in flight first.

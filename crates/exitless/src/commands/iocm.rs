@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 
 use super::quantity;
 use crate::interrupt;
+use crate::service_manager::ServiceManager;
 
 /// Subcommands of `iocm`.
 #[derive(Debug, Subcommand)]
@@ -124,39 +125,73 @@ fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let config = Config::read(&arguments.config)?;
     let stop = interrupt::flag()?;
     let ready = Ready::open(&config)?;
+    let mut manager = ServiceManager::connect();
     // It keeps privileges that are dropped next.
     let guard = ready.mounted().map(guard::Guard::start).transpose()?;
-    let outcome =
-        ready.run().map_err(anyhow::Error::from).and_then(|running| watch(arguments, &running, &stop));
+    let outcome = ready
+        .run()
+        .map_err(anyhow::Error::from)
+        .and_then(|running| watch(arguments, &running, &mut manager, &stop));
     if let Some(guard) = guard {
         guard.end();
     }
     outcome
 }
 
-fn watch(arguments: &ServeArguments, running: &Running, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+fn watch(
+    arguments: &ServeArguments,
+    running: &Running,
+    manager: &mut ServiceManager,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     let daemon = running.daemon();
     let (devices, workers) = (daemon.endpoints().len(), daemon.pool().workers().len());
     eprintln!("Waiting for front-ends: devices {devices}, I/O workers {workers}");
-    let Some(every) = arguments.every else {
+    manager.ready();
+    if arguments.every.is_none() && manager.next().is_none() {
         // Nothing wakes up here in between. A signal that came earlier has set the flag.
         let mut signals = Signals::new(TERM_SIGNALS).context("Could not wait for signals")?;
         if !stop.load(Ordering::Relaxed) {
             signals.wait();
         }
+        manager.stopping();
         return Ok(ExitCode::SUCCESS);
-    };
-    let interval = Duration::from_nanos(every);
-    let mut next = Instant::now() + interval;
+    }
+    let mut figures = arguments.every.map(|every| Every::new(Duration::from_nanos(every)));
     loop {
-        let goes_on = pause(next, stop);
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer(&mut out, &daemon.figures())?;
-        writeln!(out)?;
-        out.flush()?;
+        let next = figures.as_ref().map(|every| every.next).into_iter().chain(manager.next()).min();
+        let goes_on = next.is_none_or(|next| pause(next, stop));
+        manager.tell(|within| daemon.pool().answers(within));
+        if figures.as_mut().is_some_and(|every| every.is_due() || !goes_on) {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer(&mut out, &daemon.figures())?;
+            writeln!(out)?;
+            out.flush()?;
+        }
         if !goes_on {
+            manager.stopping();
             return Ok(ExitCode::SUCCESS);
         }
-        next += interval;
+    }
+}
+
+/// The times at which figures are due.
+struct Every {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Every {
+    fn new(interval: Duration) -> Self {
+        Self { interval, next: Instant::now() + interval }
+    }
+
+    /// Tests whether they are due now, and if so sets the next time.
+    fn is_due(&mut self) -> bool {
+        let due = Instant::now() >= self.next;
+        if due {
+            self.next += self.interval;
+        }
+        due
     }
 }

@@ -156,6 +156,13 @@ fn what_is_written_is_read_back_with_io_uring_and_without() {
 }
 
 #[test]
+fn a_worker_answers_while_it_runs() {
+    let worker = Worker::start(0, &WorkerOptions::default(), &Routes::new()).unwrap();
+    assert!(worker.answers(Duration::from_secs(30)));
+    assert_eq!(worker.stop().unwrap().len(), 0);
+}
+
+#[test]
 fn what_cannot_be_done_is_answered_with_an_error() {
     let (file, device) = disk(1 << 20);
     let routes = Routes::new();

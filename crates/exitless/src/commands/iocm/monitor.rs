@@ -19,6 +19,7 @@ use live::pause;
 use super::exits::Exits;
 use super::settings::SettingsArguments;
 use crate::commands::quantity;
+use crate::service_manager::ServiceManager;
 use crate::{console, interrupt};
 
 /// The root of this host.
@@ -102,6 +103,7 @@ struct Session<'a, A: Actuator> {
     recorder: Option<Recorder<File>>,
     told: Option<Instant>,
     may_tell: bool,
+    manager: ServiceManager,
 }
 
 impl<'a, A: Actuator> Session<'a, A> {
@@ -123,12 +125,14 @@ impl<'a, A: Actuator> Session<'a, A> {
         eprintln!("Watching {}{how}", state.target);
         let monitor = Monitor::new(actuator, settings, dry_run);
         let exits = Exits::new(!arguments.no_exits);
-        Ok(Self { arguments, monitor, exits, state, recorder, told: None, may_tell: true })
+        let manager = ServiceManager::connect();
+        Ok(Self { arguments, monitor, exits, state, recorder, told: None, may_tell: true, manager })
     }
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
         let stop = interrupt::flag()?;
         let outcome = self.until(&stop);
+        self.manager.stopping();
         // The host is restored before anything is reported.
         for left in self.monitor.end() {
             tracing::warn!("{left}");
@@ -145,8 +149,10 @@ impl<'a, A: Actuator> Session<'a, A> {
         let begun = Instant::now();
         let interval = Duration::from_nanos(self.arguments.every);
         let mut next = begun;
+        self.manager.ready();
         while !stop.load(Ordering::Relaxed) {
             self.step(begun)?;
+            self.manager.tell(|_| true);
             let is_over =
                 self.arguments.duration.is_some_and(|ns| begun.elapsed().as_nanos() >= u128::from(ns));
             // A period that took too long is not compensated.

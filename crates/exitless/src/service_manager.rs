@@ -1,0 +1,138 @@
+//! The service manager that started this process: the protocol of sd_notify(3).
+//!
+//! Three messages over a datagram socket, so no crate is worth its place here.
+
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+/// The service manager; without one, all calls do nothing.
+#[derive(Debug)]
+pub(crate) struct ServiceManager {
+    socket: Option<UnixDatagram>,
+    /// The time after which the manager ends a service that said nothing (sd_watchdog_enabled(3)).
+    watchdog: Option<Duration>,
+    told: Instant,
+}
+
+impl ServiceManager {
+    /// The one that the environment names. To be called before privileges are dropped.
+    pub(crate) fn connect() -> Self {
+        let variable = |name| std::env::var(name).ok();
+        let own = |pid: String| pid.parse() == Ok(std::process::id());
+        let watchdog = variable("WATCHDOG_USEC").filter(|_| variable("WATCHDOG_PID").is_none_or(own));
+        Self::new(variable("NOTIFY_SOCKET").as_deref(), watchdog.as_deref())
+    }
+
+    fn new(path: Option<&str>, watchdog_us: Option<&str>) -> Self {
+        let socket = path.and_then(|path| {
+            let address = match path.strip_prefix('@') {
+                Some(name) => SocketAddr::from_abstract_name(name),
+                None => SocketAddr::from_pathname(path),
+            };
+            let connected = address.and_then(|address| {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect_addr(&address)?;
+                // A full socket must not hold the daemon.
+                socket.set_nonblocking(true)?;
+                Ok(socket)
+            });
+            connected.inspect_err(|error| tracing::warn!("NOTIFY_SOCKET {path}: {error}")).ok()
+        });
+        let watchdog = watchdog_us.and_then(|text| text.parse().ok()).filter(|us| *us > 0);
+        let watchdog = socket.as_ref().and(watchdog).map(Duration::from_micros);
+        Self { socket, watchdog, told: Instant::now() }
+    }
+
+    /// The service is ready.
+    pub(crate) fn ready(&self) {
+        self.send("READY=1");
+    }
+
+    /// The service ends.
+    pub(crate) fn stopping(&self) {
+        self.send("STOPPING=1");
+    }
+
+    /// The time of the next sign of life; `None` if nobody waits for one. Half of the manager's patience, as
+    /// sd_watchdog_enabled(3) recommends.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.watchdog.map(|limit| self.told + limit / 2)
+    }
+
+    /// Gives a sign of life if it is due and `lives` finds it true within a quarter of the manager's patience.
+    pub(crate) fn tell(&mut self, lives: impl FnOnce(Duration) -> bool) {
+        let Some(limit) = self.watchdog else { return };
+        if self.next().is_some_and(|next| Instant::now() >= next) && lives(limit / 4) {
+            self.told = Instant::now();
+            self.send("WATCHDOG=1");
+        }
+    }
+
+    fn send(&self, text: &str) {
+        if let Some(socket) = &self.socket {
+            // A manager that does not listen has its own answer: its time limit.
+            let _ = socket.send(text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &UnixDatagram) -> Option<String> {
+        let mut bytes = [0; 64];
+        let length = socket.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+    }
+
+    fn pair(watchdog: Option<&str>) -> (UnixDatagram, ServiceManager, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let manager = ServiceManager::new(path.to_str(), watchdog);
+        (socket, manager, folder)
+    }
+
+    #[test]
+    fn a_manager_hears_when_the_service_is_ready_and_when_it_ends() {
+        let (socket, manager, _folder) = pair(None);
+        manager.ready();
+        manager.stopping();
+        assert_eq!(received(&socket).as_deref(), Some("READY=1"));
+        assert_eq!(received(&socket).as_deref(), Some("STOPPING=1"));
+        assert_eq!(manager.next(), None);
+    }
+
+    #[test]
+    fn a_sign_of_life_is_given_when_it_is_due_and_only_by_a_living_service() {
+        let (socket, mut manager, _folder) = pair(Some("20000"));
+        manager.tell(|_| true);
+        assert_eq!(received(&socket), None, "it was not due");
+        std::thread::sleep(Duration::from_millis(11));
+        manager.tell(|_| false);
+        assert_eq!(received(&socket), None, "it does not live");
+        manager.tell(|within| within == Duration::from_millis(5));
+        assert_eq!(received(&socket).as_deref(), Some("WATCHDOG=1"));
+        assert!(manager.next().is_some_and(|next| next > Instant::now()));
+    }
+
+    #[test]
+    fn without_a_manager_nothing_happens() {
+        let mut manager = ServiceManager::new(None, Some("20000"));
+        manager.ready();
+        manager.tell(|_| panic!("nobody waits for it"));
+        assert_eq!(manager.next(), None);
+        assert!(ServiceManager::new(Some("/nowhere/notify"), None).socket.is_none());
+    }
+
+    #[test]
+    fn an_abstract_socket_is_reached() {
+        let name = format!("exitless-test-{}", std::process::id());
+        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        ServiceManager::new(Some(&format!("@{name}")), None).ready();
+        assert_eq!(received(&socket).as_deref(), Some("READY=1"));
+    }
+}
