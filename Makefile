@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak seeds bench docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build dist dist-check demo check test soak seeds bench docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 # Where .cargo/config.toml makes cargo put the binary.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/x86_64-unknown-linux-gnu/release/exitless
+# What `exitless --version` names.
+COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null)
 REPORT := exitless-report
 # Where `make demo` measures: intel-apicv, or amd-avic.
 LAB := intel-apicv
@@ -22,8 +24,14 @@ help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: setup ## Build the release binary and the agent for guests of studies
-	cargo build --release --locked --package exitless --package guest --bins
+	EXITLESS_COMMIT="$(COMMIT)" cargo build --release --locked --package exitless --package guest --bins
 	@echo "The binary: $(BINARY)"
+
+dist: setup ## Make the tarball, the packages and their checksums in target/dist (SIGN_KEY=...: signed by gpg)
+	scripts/dist
+
+dist-check: setup ## Check the packages, made of what `make test` builds, with the checkers that are installed
+	scripts/dist-check
 
 demo: setup ## Measure interrupt virtualization in an emulated host and write a report (LAB=amd-avic: AMD's)
 	scripts/demo $(REPORT) $(LAB)

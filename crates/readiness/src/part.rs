@@ -168,8 +168,8 @@ fn processes(host: &Path) -> Result<(), String> {
     match found.unreadable {
         0 => Ok(()),
         number => Err(format!(
-            "{number} processes of other users may not be inspected, and VMs among them are not seen; run as root or \
-             with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+            "VMs of other users are not seen, for this user may not inspect their processes (here {number}); run as \
+             root or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
         )),
     }
 }
