@@ -31,5 +31,6 @@ mod progress;
 mod prove;
 mod recordings;
 mod security;
+mod self_test;
 mod top;
 mod xen;
