@@ -180,7 +180,11 @@ fn plans_are_listed_checked_and_described() {
         let output = run(&["check", plan["name"].as_str().unwrap(), "--json"], folder.path());
         assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output));
         let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(checked["forecast"]["runs"].as_u64().unwrap() > 0);
+        let sizes = match plan["suite"].as_bool().unwrap() {
+            true => checked["studies"].as_array().unwrap().iter().map(|study| &study["runs"]).collect(),
+            false => vec![&checked["forecast"]["runs"]],
+        };
+        assert!(sizes.iter().all(|runs| runs.as_u64().unwrap() > 0), "{checked}");
     }
     fs::write(folder.path().join("bad.toml"), "name = \"x\"\ncolour = 1\n").unwrap();
     let output = run(&["check", "bad.toml"], folder.path());

@@ -47,16 +47,18 @@ struct Checked {
 struct Listed {
     name: &'static str,
     title: String,
+    /// It is a suite of studies, not a plan.
+    suite: bool,
 }
 
 /// Runs `experiment list`.
 pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     let mut listed = Vec::new();
     for shipped in SHIPPED {
-        listed.push(Listed { name: shipped.name, title: shipped.plan()?.title });
+        listed.push(Listed { name: shipped.name, title: shipped.plan()?.title, suite: false });
     }
     for shipped in SUITES {
-        listed.push(Listed { name: shipped.name, title: shipped.suite()?.title });
+        listed.push(Listed { name: shipped.name, title: shipped.suite()?.title, suite: true });
     }
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -64,8 +66,8 @@ pub(crate) fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for Listed { name, title } in listed {
-        writeln!(out, "{name}\n    {title}")?;
+    for Listed { name, title, suite } in listed {
+        writeln!(out, "{name}{}\n    {title}", if suite { " (suite)" } else { "" })?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -81,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let given = arguments.plan.as_deref().unwrap_or_default();
     if let Some((suite, _)) = suite::find(given)? {
         drop(out);
-        return suite::check(&suite);
+        return suite::check(&suite, arguments.json);
     }
     let given = Given::find(given)?;
     let plan = match given.plan() {

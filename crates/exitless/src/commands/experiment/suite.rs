@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use exits::counted;
+use serde::Serialize;
 use study::analysis::{Collected, analyse};
 use study::plan::Plan;
+use study::schedule::Schedule;
 use study::store::Store;
 use study::suite::{ShippedSuite, Suite, SuiteFolder, SuiteStudy, outcome, read};
 use study::target::Target;
@@ -180,18 +182,49 @@ pub(super) fn report(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
 }
 
-/// `experiment check` of a suite: its studies and their sizes.
-pub(super) fn check(suite: &Suite) -> anyhow::Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}: {}", suite.name, suite.title)?;
+/// A study's size, for `experiment check`.
+#[derive(Debug, Serialize)]
+struct Sized<'a> {
+    name: &'a str,
+    plan: &'a str,
+    target: &'a str,
+    /// The least and the largest number of blocks.
+    blocks: [u32; 2],
+    /// The number of runs in the least number of blocks.
+    runs: u64,
+}
+
+/// `experiment check` of a suite: its studies and their sizes. The hosts that make the runs are not this one, so what
+/// is installed here is not checked.
+pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
+    let mut studies = Vec::new();
     for study in &suite.studies {
         let plan = study.plan().map_err(Usage)?;
-        let least = counted(u64::from(plan.order.repeats), "block");
-        let most = match plan.most_blocks() {
-            most if most > plan.order.repeats => format!(", {most} at most"),
-            _ => String::new(),
-        };
-        writeln!(out, "{}: {} on {}; {least}{most}", study.name, study.plan, study.target)?;
+        let (name, of, target) = (&study.name, &study.plan, &study.target);
+        let runs = u64::from(plan.order.repeats) * u64::from(Schedule::new(&plan, 0).runs_per_block());
+        studies.push(Sized {
+            name,
+            plan: of,
+            target,
+            blocks: [plan.order.repeats, plan.most_blocks()],
+            runs,
+        });
+    }
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(
+            &mut out,
+            &serde_json::json!({ "suite": suite.name, "studies": studies }),
+        )?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "{}: {}", suite.name, suite.title)?;
+    for Sized { name, plan, target, blocks: [least, most], runs } in studies {
+        let size = format!("{}, {}", counted(least.into(), "block"), counted(runs, "run"));
+        let more =
+            if most > least { format!("; {} at most", counted(most.into(), "block")) } else { String::new() };
+        writeln!(out, "{name}: {plan} on {target}; {size}{more}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
