@@ -125,6 +125,13 @@ fn runs(study: &StudyOutcome) -> String {
     format!("{made}{failed}, on {}", study.study.target)
 }
 
+/// The names of the studies that were not begun; `None` if all were.
+fn not_made(outcome: &SuiteOutcome) -> Option<String> {
+    let missing = outcome.studies.iter().filter(|study| study.planned == 0);
+    let names: Vec<&str> = missing.map(|study| study.study.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// The command that makes a study again.
 fn command(outcome: &SuiteOutcome, study: &StudyOutcome) -> String {
     format!("exitless experiment run {} --only {}", outcome.name, study.study.name)

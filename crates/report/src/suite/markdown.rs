@@ -4,14 +4,17 @@ use std::fmt::Write as _;
 
 use study::suite::{StudyOutcome, SuiteOutcome};
 
-use super::{answer, command, row, runs};
+use super::{answer, command, not_made, row, runs};
 use crate::text::plain;
 
 /// The page: the counts, and for each study its source, setups, figures, and the command that makes it again.
 pub fn markdown(outcome: &SuiteOutcome) -> String {
     let mut text = format!("# {}\n\n{}\n", plain(&outcome.title), answer(outcome));
-    for study in &outcome.studies {
+    for study in outcome.studies.iter().filter(|study| study.planned > 0) {
         section(&mut text, outcome, study);
+    }
+    if let Some(missing) = not_made(outcome) {
+        let _ = writeln!(text, "\n## Not made yet\n\n{}", plain(&missing));
     }
     text
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use study::suite::{Agreement, FigureOutcome, StudyOutcome, SuiteOutcome};
 
-use super::{answer, command, row, runs};
+use super::{answer, command, not_made, row, runs};
 use crate::page::axis::percent;
 use crate::page::document::{ARMS, styled};
 use crate::page::table::{self, Cell, Column};
@@ -24,7 +24,8 @@ pub fn page(outcome: &SuiteOutcome, is_linked: bool) -> String {
                 "line is no change. Points are of percentages, all other changes are in percent of the baseline."
             }
         }
-        @for study in &outcome.studies { (section(outcome, study, is_linked)) }
+        @for study in outcome.studies.iter().filter(|study| study.planned > 0) { (section(outcome, study, is_linked)) }
+        @if let Some(missing) = not_made(outcome) { section { h2 { "Not made yet" } p { (missing) } } }
     };
     styled(&outcome.title, &[ARMS], &sections)
 }
@@ -39,7 +40,7 @@ fn section(outcome: &SuiteOutcome, study: &StudyOutcome, is_linked: bool) -> Mar
     html! {
         section {
             h2 { (about.name) }
-            (table::facts(facts.chain([("Runs", made.as_str()), ("Again", again.as_str())]), None))
+            (table::facts(facts.chain([("Runs", made.as_str()), ("Again", again.as_str())]), Some("text")))
             @if let Some(why) = &study.why_not {
                 p { "Not compared: " (why) }
             } @else if !study.figures.is_empty() {
@@ -61,7 +62,10 @@ fn figures(study: &StudyOutcome) -> Markup {
     let drawings = study.figures.iter().map(|figure| Cell::drawing(axis.drawing(figure))).collect();
     let agreements = study.figures.iter().zip(&rows);
     let columns = [
-        Column::names("Figure", rows.iter().map(|row| Cell::figure(row.figure, None)).collect()),
+        Column::figures(
+            "Figure",
+            rows.iter().map(|row| Cell::figure(row.figure, None).class("text")).collect(),
+        ),
         Column::figures("Published", texts(|row| row.published.clone())),
         Column::figures("Before, after", texts(|row| row.levels.clone())),
         Column::figures("Change", texts(|row| row.change.clone())),

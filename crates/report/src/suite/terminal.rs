@@ -2,7 +2,7 @@
 
 use study::suite::{StudyOutcome, SuiteOutcome};
 
-use super::{Row, answer, row, runs};
+use super::{Row, answer, not_made, row, runs};
 use crate::terminal::columns::{self, Column};
 use crate::terminal::{NARROWEST, wrapped};
 use crate::text::printable;
@@ -11,7 +11,7 @@ use crate::text::printable;
 pub fn terminal(outcome: &SuiteOutcome, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped(&outcome.title, width, "", "");
-    for study in &outcome.studies {
+    for study in outcome.studies.iter().filter(|study| study.planned > 0) {
         text.push('\n');
         text += &wrapped(&format!("{}: {}", study.study.name, runs(study)), width, "", "   ");
         text += &match &study.why_not {
@@ -20,6 +20,9 @@ pub fn terminal(outcome: &SuiteOutcome, width: usize) -> String {
         };
     }
     text.push('\n');
+    if let Some(missing) = not_made(outcome) {
+        text += &wrapped(&format!("Not made yet: {missing}"), width, "", "   ");
+    }
     text += &wrapped(&answer(outcome), width, "", "");
     text
 }
