@@ -8,8 +8,9 @@
 //! answers: one that waits for them before it submits more is slowed down by naps and made faster by spinning, and its
 //! rate alone does not show it, because the way of waiting shapes the rate. So nothing is assumed. The worker measures
 //! how fast requests come, and what each costs it by its own CPU clock, over windows of 5 ms. Now and then it tries
-//! another way, in windows by turns with the present one, and keeps the better one of two or three such pairs. A way that cannot pay is not tried: spinning only if the next
-//! request is mostly near, and naps only if wake-ups come more often than naps would end.
+//! another way, in windows by turns with the present one, and keeps the better one of two or three such pairs. A way
+//! that cannot pay is not tried: spinning only if the next request is mostly near, and naps only if wake-ups come more
+//! often than naps would end.
 
 /// The polling mode of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

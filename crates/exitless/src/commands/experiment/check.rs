@@ -80,12 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let given = arguments.plan.as_deref().unwrap_or_default();
-    if let Some((suite, _)) = suite::find(given)? {
+    let given = Given::find(arguments.plan.as_deref().unwrap_or_default())?;
+    if let Some(suite) = given.suite()? {
         drop(out);
         return suite::check(&suite, arguments.json);
     }
-    let given = Given::find(given)?;
     let plan = match given.plan() {
         Ok(plan) => plan,
         Err(bad) if arguments.json => {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use study::plan::{BadPlan, Plan, Shipped};
+use study::suite::{ShippedSuite, Suite};
 
 use crate::status::Usage;
 
@@ -15,9 +16,11 @@ pub(in crate::commands) struct Given {
 }
 
 impl Given {
-    /// Finds a plan by the file's path, or by the name of a shipped plan. A file takes precedence.
+    /// Finds a plan or a suite by the file's path, or by the name of a shipped one. A file takes precedence.
     pub(super) fn find(given: &str) -> anyhow::Result<Self> {
-        let shipped = |name: &str| Some(Shipped::find(name)?.text);
+        let plan = |name: &str| Shipped::find(name).map(|shipped| shipped.text);
+        let suite = |name: &str| ShippedSuite::find(name).map(|shipped| shipped.text);
+        let shipped = |name: &str| plan(name).or_else(|| suite(name));
         Self::among(given, shipped, "`exitless experiment list` lists them")
     }
 
@@ -37,6 +40,12 @@ impl Given {
             Some(text) => Ok(Self { name, text: text.to_owned() }),
             None => Err(Usage(format!("{given}: there is no such file and no such plan; {known}")).into()),
         }
+    }
+
+    /// The suite, if it is one: it has studies, which no plan has.
+    pub(super) fn suite(&self) -> Result<Option<Suite>, BadPlan> {
+        let is_suite = self.text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("studies"));
+        is_suite.then(|| Suite::read(&self.text, &self.name)).transpose()
     }
 
     pub(super) fn plan(&self) -> Result<Plan, BadPlan> {

@@ -72,7 +72,8 @@ struct Summary {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if let Some((suite, text)) = suite::find(&arguments.plan)? {
+    let given = Given::find(&arguments.plan)?;
+    if let Some(suite) = given.suite()? {
         if arguments.target.is_some() || arguments.ssh_config.is_some() {
             let what =
                 "is a suite, whose studies have targets of their own; leave out --target and --ssh-config";
@@ -84,12 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             allow_unlike: arguments.allow_unlike,
             json: arguments.json,
         };
-        return suite::run(&suite, &text, &options);
+        return suite::run(&suite, &given.text, &options);
     }
     if !arguments.only.is_empty() {
         return Err(Usage(format!("{} is a plan; --only is for suites", arguments.plan)).into());
     }
-    let given = Given::find(&arguments.plan)?;
     let chosen = arguments.target.clone().unwrap_or(Target::Local);
     let plan = given.plan()?;
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("study-{}", plan.name)));

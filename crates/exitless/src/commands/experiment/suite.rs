@@ -13,7 +13,7 @@ use study::analysis::{Collected, analyse};
 use study::plan::Plan;
 use study::schedule::Schedule;
 use study::store::Store;
-use study::suite::{ShippedSuite, Suite, SuiteFolder, SuiteStudy, outcome, read};
+use study::suite::{Suite, SuiteFolder, SuiteStudy, outcome, read};
 use study::target::Target;
 
 use super::report::PAGE;
@@ -34,33 +34,12 @@ pub(super) struct Options<'a> {
     pub(super) json: bool,
 }
 
-/// The suite of this file or name, with its text; `None` if it is the name of a plan, or of neither.
-pub(super) fn find(given: &str) -> anyhow::Result<Option<(Suite, String)>> {
-    let text = match ShippedSuite::find(given) {
-        Some(shipped) if !Path::new(given).is_file() => shipped.text.to_owned(),
-        _ if Path::new(given).is_file() => {
-            let text = std::fs::read_to_string(given).with_context(|| format!("Could not read {given}"))?;
-            if !is_suite(&text) {
-                return Ok(None);
-            }
-            text
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some((Suite::read(&text, given)?, text)))
-}
-
-/// Tests whether a file has studies, which no plan has.
-fn is_suite(text: &str) -> bool {
-    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("studies"))
-}
-
 /// Makes the missing runs of each study in turn. A study that fails does not stop the others.
 pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::Result<ExitCode> {
     let chosen = chosen(suite, options.only)?;
     let folder =
         options.output.map_or_else(|| PathBuf::from(format!("study-{}", suite.name)), Path::to_owned);
-    begin(&folder, text)?;
+    begin(suite, &folder, text)?;
     let stop = interrupt::flag()?;
     let mut worst = 0;
     for (at, study) in chosen.iter().enumerate() {
@@ -97,12 +76,12 @@ fn chosen<'a>(suite: &'a Suite, only: &[String]) -> anyhow::Result<Vec<&'a Suite
 
 /// Creates the result's folder with the suite's text, or checks that it has this suite. Figures and texts may have
 /// changed since; each study checks its own plan and target.
-fn begin(folder: &Path, text: &str) -> anyhow::Result<()> {
+fn begin(suite: &Suite, folder: &Path, text: &str) -> anyhow::Result<()> {
     let file = folder.join(SUITE);
-    let name = |text: &str| Some(text.parse::<toml::Table>().ok()?.get("name")?.as_str()?.to_owned());
     if let Ok(found) = std::fs::read_to_string(&file) {
+        let found = found.parse::<toml::Table>().ok();
         ensure!(
-            name(&found) == name(text),
+            found.and_then(|found| Some(found.get("name")?.as_str()? == suite.name)) == Some(true),
             Usage(format!("{} holds another suite; give another folder with --output", folder.display()))
         );
     } else if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
