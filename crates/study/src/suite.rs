@@ -3,7 +3,8 @@
 mod outcome;
 
 pub use outcome::{
-    Agreement, FigureOutcome, Measured, SUITE_FORMAT, StudyOutcome, SuiteFolder, SuiteOutcome, outcome, read,
+    Agreement, FigureOutcome, MadeStudy, Measured, SUITE_FORMAT, StudyOutcome, SuiteFolder, SuiteOutcome,
+    outcome, read,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

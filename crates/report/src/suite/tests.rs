@@ -36,7 +36,7 @@ fn made() -> SuiteOutcome {
     let mut suite = Suite::read(SUITE, "small.toml").unwrap();
     // Synthetic studies name their workloads by IOzone's tests.
     suite.studies[0].figures.iter_mut().for_each(|figure| figure.workload = "pread".to_owned());
-    let folder = SuiteFolder::from([("file-io".to_owned(), Ok(study(&Made::default())))]);
+    let folder = SuiteFolder::from([("file-io".to_owned(), Ok(study(&Made::default()).into()))]);
     outcome(&suite, &folder)
 }
 

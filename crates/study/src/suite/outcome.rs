@@ -15,7 +15,23 @@ use crate::store::StudyFolder;
 pub const SUITE_FORMAT: u32 = 1;
 
 /// The studies of a suite that were made, by their names; errors of folders that could not be read, as text.
-pub type SuiteFolder = BTreeMap<String, Result<Collected, String>>;
+pub type SuiteFolder = BTreeMap<String, Result<MadeStudy, String>>;
+
+/// A study that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MadeStudy {
+    /// The contents of its folder.
+    pub collected: Collected,
+    /// Its findings, or as text why it has none.
+    pub findings: Result<Findings, String>,
+}
+
+impl From<Collected> for MadeStudy {
+    fn from(collected: Collected) -> Self {
+        let findings = analyse(&collected, false).map_err(|error| error.to_string());
+        Self { collected, findings }
+    }
+}
 
 /// A suite's studies with their figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,7 +122,7 @@ pub fn read(suite: &Suite, folder: &Path) -> SuiteFolder {
     let begun =
         suite.studies.iter().filter(|study| folder.join(&study.name).join(crate::store::STUDY).exists());
     let read = |study: &SuiteStudy| match StudyFolder::open(&folder.join(&study.name)) {
-        Ok(read) => Ok(Collected::from(read)),
+        Ok(read) => Ok(Collected::from(read).into()),
         Err(error) => Err(error.to_string()),
     };
     begun.map(|study| (study.name.clone(), read(study))).collect()
@@ -114,11 +130,11 @@ pub fn read(suite: &Suite, folder: &Path) -> SuiteFolder {
 
 fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
     let own = folder.get(&study.name);
-    let collected = own.and_then(|read| read.as_ref().ok());
+    let collected = own.and_then(|read| Some(&read.as_ref().ok()?.collected));
     let compared = match own {
         None => Err("it was not made yet".to_owned()),
         Some(Err(error)) => Err(error.clone()),
-        Some(Ok(collected)) => compared(study, collected, folder),
+        Some(Ok(made)) => compared(study, made, folder),
     };
     let (measured, why_not) = match compared {
         Ok(measured) => (measured, None),
@@ -142,19 +158,19 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
 
 fn compared(
     study: &SuiteStudy,
-    collected: &Collected,
+    made: &MadeStudy,
     folder: &SuiteFolder,
 ) -> Result<Vec<Option<Measured>>, String> {
     let Some(against) = &study.against else {
-        let findings = analyse(collected, false).map_err(|error| error.to_string())?;
-        return Ok(study.figures.iter().map(|published| within(published, &findings)).collect());
+        let findings = made.findings.as_ref().map_err(Clone::clone)?;
+        return Ok(study.figures.iter().map(|published| within(published, findings)).collect());
     };
     let before = match folder.get(against) {
         None => return Err(format!("{against}, with which it is compared, was not made yet")),
         Some(Err(error)) => return Err(error.clone()),
         Some(Ok(before)) => before,
     };
-    let difference = difference(before, collected).map_err(|error| error.to_string())?;
+    let difference = difference(&before.collected, &made.collected).map_err(|error| error.to_string())?;
     let between = |published: &Published| {
         let row = difference.rows.iter().find(|row| {
             row.figure.workload == published.workload

@@ -35,7 +35,7 @@ fn suite(figures: Vec<Published>, against: Option<&str>) -> Suite {
 }
 
 fn folder(made: &[(&str, Made)]) -> SuiteFolder {
-    made.iter().map(|(name, made)| ((*name).to_owned(), Ok(study(made)))).collect()
+    made.iter().map(|(name, made)| ((*name).to_owned(), Ok(study(made).into()))).collect()
 }
 
 fn agreements(outcome: &SuiteOutcome) -> Vec<Option<Agreement>> {

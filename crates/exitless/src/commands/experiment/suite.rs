@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, ensure};
 use exits::counted;
 use serde::Serialize;
-use study::analysis::{Collected, analyse};
 use study::plan::Plan;
 use study::schedule::Schedule;
 use study::store::Store;
-use study::suite::{Suite, SuiteFolder, SuiteStudy, outcome, read};
+use study::suite::{MadeStudy, Suite, SuiteFolder, SuiteStudy, outcome, read};
 use study::target::Target;
 
 use super::report::PAGE;
@@ -123,7 +122,8 @@ fn text(suite: &Suite, study: &SuiteStudy, plan: &Plan) -> anyhow::Result<String
 /// Writes the pages of the suite and of its studies, and prints the table.
 fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
     let made = read(suite, folder);
-    let is_damaged = made.values().any(|read| read.as_ref().map_or(true, |read| !read.damage.is_empty()));
+    let is_damaged =
+        made.values().any(|read| read.as_ref().map_or(true, |read| !read.collected.damage.is_empty()));
     pages_of_studies(&made, folder)?;
     let outcome = outcome(suite, &made);
     write_page(&folder.join(PAGE), &report::suite::page(&outcome, true))?;
@@ -142,11 +142,10 @@ fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
 }
 
 fn pages_of_studies(made: &SuiteFolder, folder: &Path) -> anyhow::Result<()> {
-    let analysed = |collected: &Collected| analyse(collected, false).ok();
-    for (name, findings) in
-        made.iter().filter_map(|(name, read)| Some((name, analysed(read.as_ref().ok()?)?)))
-    {
-        write_page(&folder.join(name).join(PAGE), &report::study::page(&findings, Some("")))?;
+    for (name, read) in made {
+        if let Ok(MadeStudy { findings: Ok(findings), .. }) = read {
+            write_page(&folder.join(name).join(PAGE), &report::study::page(findings, Some("")))?;
+        }
     }
     Ok(())
 }
