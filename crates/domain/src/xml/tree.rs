@@ -57,6 +57,10 @@ impl<'t> Tree<'t> {
         };
         // Places include the byte order mark, which the parser does not see.
         let mark = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        // The parser drops a mark of its own accord: with a second one, its places would be off by three.
+        if text[mark..].starts_with('\u{feff}') {
+            return Err(builder.error(mark, "it has a second byte order mark"));
+        }
         let mut reader = Reader::from_str(&text[mark..]);
         let offset = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).saturating_add(mark);
         loop {
@@ -166,7 +170,7 @@ impl<'t> Builder<'t, '_> {
         let decoded = decode(raw).map_err(|(at, problem)| self.error(span.start + at, &problem))?;
         match self.open.last() {
             Some(&index) => self.tree.elements[index].text.push_str(&decoded),
-            None if decoded.trim_matches(['\u{feff}', ' ', '\t', '\r', '\n']).is_empty() => {}
+            None if decoded.trim_matches([' ', '\t', '\r', '\n']).is_empty() => {}
             None => {
                 let at = span.start + raw.find(|character: char| !character.is_whitespace()).unwrap_or(0);
                 return Err(self.error(at, "there is text outside of all elements"));

@@ -36,6 +36,8 @@ fn what_is_malformed_is_named_with_line_and_column() {
         ("<a b=1/>", "not in quotation marks"),
         ("<a b='1'c='2'/>", "white space"),
         ("<a/>text", "outside of all elements"),
+        ("<a/>\u{feff}", "outside of all elements"),
+        ("\u{feff}\u{feff}<a>", "second byte order mark"),
         ("", "it has no element"),
         ("<a b='<'/>", "holds a <"),
         ("<a b='&#0;'/>", "&#0; is not known"),
