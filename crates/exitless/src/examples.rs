@@ -237,6 +237,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "collect-script",
+        &[
+            run("exitless collect-script", "Print the script; redirect it into a file, collect.sh."),
+            shown("exitless doctor --root host.tar", "Judge the host where `sh collect.sh > host.tar` ran."),
+        ],
+    ),
+    (
         "trace",
         &[
             shown("exitless trace", "Show inhibit changes and other rare events until Ctrl-C."),

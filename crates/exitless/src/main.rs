@@ -17,9 +17,9 @@ use ::doctor::enable::Arm;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    advise, diff, doctor, enable, experiment as experiment_command, guest, iocm as iocm_command,
-    lab as lab_command, lab_self_test, load, pages, predict, probe, profile, prove, record, report, restore,
-    self_test, snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
+    advise, collect_script, diff, doctor, enable, experiment as experiment_command, guest,
+    iocm as iocm_command, lab as lab_command, lab_self_test, load, pages, predict, probe, profile, prove,
+    record, report, restore, self_test, snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
 };
 
 /// Find out what a VM's interrupts and I/O cost in VM exits, remove those exits, and measure the gain.
@@ -147,6 +147,15 @@ enum Command {
     /// wrong command line; 4 when --root is a damaged archive, whose undamaged part was used; 125 when
     /// nothing could be read or written.
     Snapshot(snapshot::Arguments),
+    /// Print a shell script that collects what `doctor --root` reads, where exitless cannot be installed.
+    ///
+    /// The script writes a tar archive to standard output: `sh collect.sh > host.tar`. It changes nothing on the host and
+    /// lists on standard error what it could not read. Passwords in command lines of VMs and in libvirt's definitions stay
+    /// in the archive; `exitless snapshot --root host.tar clean.tar.zst` removes them.
+    ///
+    /// Exit status: 0; 2 for a wrong command line. That of the script: 0; 1 when this user may not read some files; 2 when
+    /// standard output is a terminal; 125 when nothing could be written.
+    CollectScript,
     /// Show rare events of interrupt virtualization on this host live: inhibit changes and others.
     ///
     /// Exit status: 0 when it was ended by Ctrl-C, a signal, --count or --duration; 2 for a wrong command line; 125 when
@@ -214,6 +223,7 @@ fn main() -> ExitCode {
         Command::Disable(arguments) => enable::run(&arguments, Arm::Off),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
+        Command::CollectScript => collect_script::run(),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Experiment(command) => experiment_command::run(&command),
         Command::Tune(arguments) => tune::run(&arguments),

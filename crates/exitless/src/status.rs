@@ -118,6 +118,9 @@ fn store(error: &anyhow::Error) -> Option<&StoreError> {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn Error + 'static)| cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    let kind = |cause: &(dyn Error + 'static)| {
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        cause.downcast_ref::<io::Error>().map(io::Error::kind).or(json)
+    };
     error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

@@ -7,6 +7,7 @@ mod command;
 mod cpuid;
 mod message;
 mod msr;
+mod sosreport;
 mod tree;
 
 use crate::{AbsenceKind, Error, Fact};
@@ -39,25 +40,44 @@ enum Source {
 pub struct Root {
     source: Source,
     live: bool,
+    /// It is an unpacked sosreport, which has some facts in files of its own.
+    sosreport: bool,
     record: Option<Mutex<Tree>>,
+}
+
+/// A file of a directory, by a path of this process.
+enum Place {
+    Own(PathBuf),
+    /// Of another host, whose links stay in its directory.
+    Inside(files::Inside),
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        match self {
+            Self::Own(path) => path.clone(),
+            Self::Inside(inside) => inside.path(),
+        }
+    }
 }
 
 impl Root {
     /// This machine.
     #[must_use]
     pub fn live() -> Self {
-        Self { source: Source::Directory(PathBuf::from("/")), live: true, record: None }
+        Self { source: Source::Directory(PathBuf::from("/")), live: true, sosreport: false, record: None }
     }
 
     /// The host whose files are below `directory`; this machine if that is `/`.
     #[must_use]
     pub fn directory(directory: &Path) -> Self {
         let live = directory == Path::new("/");
-        Self { source: Source::Directory(directory.to_owned()), live, record: None }
+        let sosreport = !live && directory.join(sosreport::MARK).is_dir();
+        Self { source: Source::Directory(directory.to_owned()), live, sosreport, record: None }
     }
 
     pub(crate) fn kept(tree: Tree) -> Self {
-        Self { source: Source::Kept(tree), live: false, record: None }
+        Self { source: Source::Kept(tree), live: false, sosreport: false, record: None }
     }
 
     /// The same host, with a record of everything that is read.
@@ -86,6 +106,12 @@ impl Root {
         self.live
     }
 
+    /// Tests whether it is an unpacked sosreport.
+    #[must_use]
+    pub fn is_sosreport(&self) -> bool {
+        self.sosreport
+    }
+
     /// The directory, if it is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
@@ -103,6 +129,16 @@ impl Root {
         }
     }
 
+    /// The file, or with `links` what its link leads to.
+    fn find(&self, path: &str, links: bool) -> io::Result<Place> {
+        match &self.source {
+            Source::Directory(root) if !self.live => {
+                files::Inside::find(root, path, links).map(Place::Inside)
+            }
+            _ => Ok(Place::Own(self.place(path))),
+        }
+    }
+
     /// Tests whether the directory exists.
     pub(crate) fn is_there(&self) -> bool {
         match &self.source {
@@ -114,11 +150,23 @@ impl Root {
     /// A file's content.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let found = match &self.source {
-            Source::Directory(_) => match holder(path) {
+            Source::Directory(_) => match holder(path).filter(|_| self.live) {
                 Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
-                None => files::read_start(&self.place(path), LONGEST_FILE),
+                None => {
+                    self.find(path, true).and_then(|found| files::read_start(&found.path(), LONGEST_FILE))
+                }
             },
             Source::Kept(tree) => tree.read(path),
+        };
+        let found = match found {
+            Err(error) if self.sosreport && error.kind() == io::ErrorKind::NotFound => {
+                sosreport::read(path, |other| {
+                    let file = self.find(other, true)?;
+                    files::read_start(&file.path(), LONGEST_FILE)
+                })
+                .unwrap_or(Err(error))
+            }
+            found => found,
         };
         self.note(path, &found, |bytes| Kind::File(bytes.clone()));
         found
@@ -127,7 +175,7 @@ impl Root {
     /// The names in a directory that `wanted` selects, sorted.
     pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {
-            Source::Directory(_) => names(&self.place(path)),
+            Source::Directory(_) => self.find(path, true).and_then(|found| names(&found.path())),
             Source::Kept(tree) => tree.entries(path),
         };
         if let Ok(names) = &mut found {
@@ -147,12 +195,12 @@ impl Root {
     /// The target of a symbolic link.
     pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
-            Source::Directory(_) => match holder(path) {
-                Some((home, _)) => {
-                    let place = self.place(path);
+            Source::Directory(_) => match (holder(path).filter(|_| self.live), self.find(path, false)?) {
+                (_, Place::Inside(file)) => file.link(),
+                (Some((home, _)), Place::Own(place)) => {
                     files::look(&self.place(home), move || fs::read_link(place)).and_then(|link| link)
                 }
-                None => fs::read_link(self.place(path)),
+                (None, Place::Own(place)) => fs::read_link(place),
             },
             Source::Kept(tree) => tree.link(path),
         };
@@ -168,7 +216,7 @@ impl Root {
         wanted: impl Fn(&str) -> bool,
     ) -> io::Result<Vec<(String, io::Result<PathBuf>)>> {
         let names = self.entries(path, wanted)?;
-        let (Source::Directory(_), Some((home, _))) = (&self.source, holder(path)) else {
+        let (Source::Directory(_), true, Some((home, _))) = (&self.source, self.live, holder(path)) else {
             let link = |name: String| {
                 let target = self.link(&format!("{path}/{name}"));
                 (name, target)
@@ -198,13 +246,13 @@ impl Root {
     /// Tests whether there is a directory.
     pub(crate) fn is_directory(&self, path: &str) -> bool {
         let found = match &self.source {
-            Source::Directory(_) => self.place(path).is_dir(),
+            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().is_dir()),
             Source::Kept(tree) => {
                 tree.node(path).is_some_and(|node| matches!(node.kind, Kind::Directory | Kind::Name))
             }
         };
         let present = || match &self.source {
-            Source::Directory(_) => self.place(path).exists(),
+            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().exists()),
             Source::Kept(tree) => tree.node(path).is_some(),
         };
         if self.record.is_some() && (found || present()) {
@@ -220,7 +268,7 @@ impl Root {
     /// Tests whether a file or directory exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let found = match &self.source {
-            Source::Directory(_) => self.place(path).exists(),
+            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().exists()),
             Source::Kept(tree) => tree.node(path).is_some(),
         };
         if found {
@@ -232,11 +280,13 @@ impl Root {
     /// The owner and permissions of a file.
     pub(crate) fn ownership(&self, path: &str) -> io::Result<Ownership> {
         let found = match &self.source {
-            Source::Directory(_) => fs::metadata(self.place(path)).map(|metadata| Ownership {
-                mode: metadata.mode() & 0o7777,
-                user: metadata.uid(),
-                group: metadata.gid(),
-            }),
+            Source::Directory(_) => {
+                self.find(path, true).and_then(|found| fs::metadata(found.path())).map(|metadata| Ownership {
+                    mode: metadata.mode() & 0o7777,
+                    user: metadata.uid(),
+                    group: metadata.gid(),
+                })
+            }
             Source::Kept(tree) => {
                 let ownership = tree.node(path).and_then(|node| node.ownership);
                 ownership.ok_or_else(|| io::Error::from_raw_os_error(NOT_THERE))
@@ -251,9 +301,9 @@ impl Root {
     /// Opens a device for reading and writing, and closes it again.
     pub(crate) fn open_device(&self, path: &str) -> io::Result<()> {
         let found = match &self.source {
-            Source::Directory(_) => {
-                OpenOptions::new().read(true).write(true).open(self.place(path)).map(|_| ())
-            }
+            Source::Directory(_) => self
+                .find(path, true)
+                .and_then(|found| OpenOptions::new().read(true).write(true).open(found.path()).map(|_| ())),
             Source::Kept(tree) => tree.read(path).map(|_| ()),
         };
         self.note(path, &found, |()| Kind::File(Vec::new()));

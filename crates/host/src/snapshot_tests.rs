@@ -89,6 +89,19 @@ fn a_file_is_written_whole_and_for_its_owner_alone() {
 }
 
 #[test]
+fn an_archive_may_be_packed_by_gzip_or_not_at_all() {
+    let snapshot = taken(fake::HOSTS[0].1);
+    let tar = zstd::decode_all(packed(&snapshot).as_slice()).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    io::Write::write_all(&mut gzip, &tar).unwrap();
+    for bytes in [tar, gzip.finish().unwrap()] {
+        let archive = opened(&bytes).unwrap();
+        assert_eq!(archive.manifest.as_ref(), Some(snapshot.manifest()));
+        assert_eq!(&Inspection::read(&archive.root).unwrap(), snapshot.inspection());
+    }
+}
+
+#[test]
 fn what_is_no_snapshot_is_named() {
     let no_archive = opened(b"hello").unwrap_err().to_string();
     assert!(no_archive.contains("x.tar.zst is not an archive"), "{no_archive}");

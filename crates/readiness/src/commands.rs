@@ -38,6 +38,7 @@ pub const COMMANDS: &[Needs] = &[
     needs("disable --apply", &[Part::Root], NONE),
     needs("restore", &[Part::Root], NONE),
     needs("snapshot", NONE, &[Part::Processes, Part::KernelLog]),
+    needs("collect-script", NONE, NONE),
     needs("trace", &[Part::PerfEvents, Part::Exits], &[Part::Processes]),
     needs("experiment run", &[Part::Device], &[Part::Root]),
     needs("tune", &[Part::Device], &[Part::Root]),

@@ -1,6 +1,7 @@
 //! One file for each subcommand.
 
 pub(crate) mod advise;
+pub(crate) mod collect_script;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;

@@ -45,6 +45,71 @@ fn an_archive_is_judged_as_the_tree_that_it_was_made_of() {
     }
 }
 
+/// The sentences of the findings: what time changes is in their evidence.
+fn sentences(root: &str) -> Vec<String> {
+    let said = doctor(&["--root", root]);
+    said.out
+        .lines()
+        .filter(|line| {
+            ["ok ", "warn ", "FAIL ", "skip "].iter().any(|mark| line.trim_start().starts_with(mark))
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn what_the_script_collects_is_judged_as_a_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let exitless = || Command::new(env!("CARGO_BIN_EXE_exitless"));
+    let script = exitless().arg("collect-script").output().unwrap();
+    assert!(
+        script.status.success()
+            && String::from_utf8_lossy(&script.stdout).contains(env!("CARGO_PKG_VERSION"))
+    );
+    std::fs::write(place("collect.sh"), script.stdout).unwrap();
+    let tar = std::fs::File::create(place("host.tar")).unwrap();
+    let said = Command::new("sh").arg(place("collect.sh")).stdout(tar).output().unwrap();
+    let told = String::from_utf8_lossy(&said.stderr).into_owned();
+    // 1: this user may not inspect all processes.
+    assert!(matches!(said.status.code(), Some(0 | 1)), "{:?}: {told}", said.status);
+    assert_eq!(
+        said.status.code() == Some(1),
+        told.contains("lacking: /") || told.contains("cannot inspect"),
+        "{told}"
+    );
+    exitless().args(["snapshot", &place("host.tar.zst")]).output().unwrap();
+    let without_registers = |root: String| {
+        let found = sentences(&root).into_iter();
+        found.filter(|line| !line.contains("MSR") && !line.contains("CPUID")).collect::<Vec<_>>()
+    };
+    assert_eq!(without_registers(place("host.tar")), without_registers(place("host.tar.zst")), "{told}");
+}
+
+#[test]
+fn a_sosreport_is_judged_by_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    unpacked("zen2", folder.path());
+    let rename = |from: &str, to: &str| {
+        let to = folder.path().join(to);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::rename(folder.path().join(from), to).unwrap();
+    };
+    let release = std::fs::read_to_string(folder.path().join("proc/sys/kernel/osrelease")).unwrap();
+    rename("exitless/dmesg", "sos_commands/kernel/dmesg");
+    rename("exitless/cpuid", "sos_commands/processor/cpuid_-r");
+    std::fs::remove_dir_all(folder.path().join("proc/sys/kernel")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("proc/4000")).unwrap();
+    let uname = format!("Linux kvm3 {} #1 SMP x86_64 GNU/Linux\n", release.trim());
+    std::fs::write(folder.path().join("sos_commands/kernel/uname_-a"), uname).unwrap();
+    let said = doctor(&["--root", folder.path().to_str().unwrap()]);
+    assert!(said.out.contains(release.trim()), "{}", said.out);
+    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("skip VMs on this host: a sosreport lacks the files of processes"), "{text}");
+    assert!(text.contains("exitless collect-script"), "{text}");
+    assert!(!text.contains("no VM runs"), "{text}");
+}
+
 #[test]
 fn statuses_tell_what_was_found_and_what_was_not_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -85,6 +85,12 @@ const STATUS: &str = "/run/libvirt/qemu";
 
 impl Running {
     pub(super) fn read(root: &Root) -> Self {
+        if root.is_sosreport() {
+            let why = "a sosreport lacks the files of processes; judge libvirt's definitions in its etc/libvirt/qemu with \
+                       `exitless vm lint FILE`, or collect the host with `exitless collect-script`";
+            let defined = domains(root).into_values().map(|(_, domain)| domain).collect();
+            return Self { vms: Fact::absent(crate::AbsenceKind::NotKept, why), defined, ..Self::default() };
+        }
         let found = match Vms::discover_in(root) {
             Ok(found) => found,
             Err(error) => {

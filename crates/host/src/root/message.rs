@@ -102,7 +102,10 @@ fn parse(line: &str) -> Option<(Option<u64>, u64, &str)> {
         let (seconds, fraction) = time.trim().split_once('.')?;
         let seconds: u64 = seconds.parse().ok()?;
         let fraction: u64 = fraction.get(..6)?.parse().ok()?;
-        return Some((None, seconds.checked_mul(1_000_000)?.checked_add(fraction)?, text.trim()));
+        let microseconds = seconds.checked_mul(1_000_000)?.checked_add(fraction)?;
+        // `dmesg` prints no numbers; the kernel's first message is its version (init/main.c).
+        let first = microseconds == 0 && text.trim().starts_with("Linux version ");
+        return Some((first.then_some(0), microseconds, text.trim()));
     }
     let (numbers, text) = line.split_once(';')?;
     let mut numbers = numbers.split(',');
@@ -160,6 +163,8 @@ mod tests {
         assert_eq!(texts(&lines), (vec![(4_312_345, "kvm_amd: AVIC enabled".to_owned())], Some(0)));
         let lines = ["[    4.312345] kvm_amd: x2AVIC enabled", "[x] kvm", "[1.2] kvm"];
         assert_eq!(texts(&lines), (vec![(4_312_345, "kvm_amd: x2AVIC enabled".to_owned())], None));
+        let whole = ["[    0.000000] Linux version 6.12.0", lines[0]];
+        assert_eq!(texts(&whole).1, Some(0));
     }
 
     #[test]

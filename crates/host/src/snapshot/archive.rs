@@ -1,4 +1,5 @@
-//! The archive: tar, compressed with zstd, the manifest first.
+//! The archive: tar, the manifest first. This program compresses it with zstd; the collector's script leaves it as it
+//! is, and others may have compressed it with gzip.
 
 use super::SnapshotError;
 use super::manifest::{FORMAT, Manifest, NAME};
@@ -71,13 +72,35 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// The tar in an archive, by its first bytes.
+fn unpacked<'r>(mut reader: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
+    const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    const GZIP: &[u8] = &[0x1f, 0x8b];
+    /// The magic of a tar header and its place (POSIX, pax interchange format).
+    const TAR: (usize, &[u8]) = (257, b"ustar");
+    let mut start = Vec::new();
+    reader.by_ref().take(512).read_to_end(&mut start)?;
+    let kind = start.clone();
+    let whole = io::Cursor::new(start).chain(reader);
+    if kind.starts_with(ZSTD) {
+        let mut packed = zstd::Decoder::new(whole)?;
+        packed.window_log_max(WINDOW)?;
+        Ok(Box::new(packed))
+    } else if kind.starts_with(GZIP) {
+        Ok(Box::new(flate2::read::MultiGzDecoder::new(whole)))
+    } else if kind.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
+        Ok(Box::new(whole))
+    } else {
+        Err(io::Error::other("it is neither a tar nor one compressed with zstd or gzip"))
+    }
+}
+
 /// Nothing is written to disk, links are never followed, and paths are only keys: none can lead outside.
 pub(super) fn read(reader: impl Read, name: &Path) -> Result<(Tree, Manifest, Vec<String>), SnapshotError> {
     let no_snapshot = |why: String| SnapshotError::NoSnapshot { path: name.to_owned(), why };
-    let mut packed = zstd::Decoder::new(reader).map_err(|error| no_snapshot(error.to_string()))?;
-    packed.window_log_max(WINDOW).map_err(|error| no_snapshot(error.to_string()))?;
+    let unpacked = unpacked(reader).map_err(|error| no_snapshot(error.to_string()))?;
     let count = Rc::new(Cell::new(0));
-    let mut archive = tar::Archive::new(Counted { inner: packed, count: Rc::clone(&count) });
+    let mut archive = tar::Archive::new(Counted { inner: unpacked, count: Rc::clone(&count) });
     let entries = archive.entries().map_err(|error| no_snapshot(error.to_string()))?;
 
     let mut tree = Tree::default();
