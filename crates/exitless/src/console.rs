@@ -9,6 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{Progress, Step};
 use tracing::Level;
 
+use crate::journal_lines::{self, JournalLines};
+
 /// Log lines of the requested levels.
 pub(crate) fn log_to_standard_error(verbose: u8) {
     let level = match verbose {
@@ -16,12 +18,12 @@ pub(crate) fn log_to_standard_error(verbose: u8) {
         1 => Level::INFO,
         _ => Level::DEBUG,
     };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .init();
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    if journal_lines::is_standard_error() {
+        lines.with_ansi(false).event_format(JournalLines).init();
+    } else {
+        lines.without_time().with_target(false).init();
+    }
 }
 
 /// Shows the progress of building a laboratory: a bar on a terminal, otherwise a line for each step.

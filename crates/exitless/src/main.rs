@@ -5,6 +5,7 @@ mod console;
 mod examples;
 mod help;
 mod interrupt;
+mod journal_lines;
 #[cfg(test)]
 mod named_commands;
 mod service_manager;

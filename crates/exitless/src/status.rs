@@ -16,6 +16,8 @@ use prove::{BadPlan, CollectError};
 use study::store::StoreError;
 use study::target::CoordinateError;
 
+use crate::journal_lines;
+
 /// The host has only one arm of the comparison.
 pub(crate) const ONE_ARM: u8 = 1;
 /// Some measurements or reads failed.
@@ -48,7 +50,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("exitless: {}", harmless(&error.to_string()));
+    let priority = if journal_lines::is_standard_error() { "<3>" } else { "" };
+    eprintln!("{priority}exitless: {}", harmless(&error.to_string()));
     let mut shown = error.to_string();
     for cause in error.chain().skip(1) {
         // Some libraries repeat the cause in their message.

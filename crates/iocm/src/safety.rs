@@ -91,10 +91,7 @@ impl Safety {
         }
         let kernel =
             |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
-        let has = rustix::thread::capabilities(None).map_err(kernel("which capabilities there are"))?;
-        let keep = self.keep & has.permitted;
-        let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
-        rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
+        let keep = keep_capabilities(self.keep)?;
         rustix::thread::set_no_new_privs(true).map_err(kernel("getting new ones by running programs"))?;
         // Without the capability there are no interfaces to configure.
         let interfaces = keep.contains(CapabilitySet::NET_ADMIN);
@@ -140,6 +137,19 @@ fn usual_account() -> Option<Account> {
     }
 }
 
+/// Drops all capabilities of this thread but these, and returns those that it had among them.
+fn keep_capabilities(wanted: CapabilitySet) -> Result<CapabilitySet, SafetyError> {
+    let kernel = |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
+    let has = rustix::thread::capabilities(None).map_err(kernel("which capabilities there are"))?;
+    let keep = wanted & has.permitted;
+    let sets = CapabilitySets { effective: keep, permitted: keep, inheritable: CapabilitySet::empty() };
+    // Units of systemd give none and refuse capset(2) (`SystemCallFilter=~@privileged`).
+    if has != sets {
+        rustix::thread::set_capabilities(None, sets).map_err(kernel("the capabilities"))?;
+    }
+    Ok(keep)
+}
+
 fn become_user(account: &Account, keeps: bool) -> Result<(), SafetyError> {
     if rustix::process::geteuid().as_raw() == account.user {
         return Ok(());
@@ -166,6 +176,32 @@ mod tests {
         assert!(Safety::new(&config).unwrap_err().to_string().contains("CAP_FLY"));
         let config = SafetyConfig { user: Some("nobody-at-all".to_owned()), ..SafetyConfig::default() };
         assert!(Safety::new(&config).unwrap_err().to_string().contains("nobody-at-all"));
+    }
+
+    #[test]
+    fn without_capabilities_there_is_nothing_to_drop_where_capset_is_refused() {
+        // Capabilities and filters belong to a thread, and end with it.
+        let thread = std::thread::spawn(|| {
+            keep_capabilities(CapabilitySet::empty()).unwrap();
+            let capset = [(libc::SYS_capset, Vec::new())].into();
+            let refuse = seccompiler::SeccompAction::Errno(libc::EPERM as u32);
+            let filter = seccompiler::SeccompFilter::new(
+                capset,
+                seccompiler::SeccompAction::Allow,
+                refuse,
+                std::env::consts::ARCH.try_into().unwrap(),
+            );
+            let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+            seccompiler::apply_filter(&program).unwrap();
+            let none = CapabilitySets {
+                effective: CapabilitySet::empty(),
+                permitted: CapabilitySet::empty(),
+                inheritable: CapabilitySet::empty(),
+            };
+            assert_eq!(rustix::thread::set_capabilities(None, none), Err(rustix::io::Errno::PERM));
+            keep_capabilities(CapabilitySet::NET_ADMIN).unwrap()
+        });
+        assert_eq!(thread.join().unwrap(), CapabilitySet::empty());
     }
 
     #[test]
