@@ -313,6 +313,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "iocm device",
+        &[
+            shown(
+                "exitless iocm device --socket-path /run/disk.sock --blk-file disk.raw",
+                "Serve a disk to the front-end that connects to a socket.",
+            ),
+            shown("exitless iocm device --fd 3 --tap tap0", "Serve a network device on an inherited socket."),
+            run("exitless iocm device --type block --print-capabilities", "Show what the back-end supports."),
+        ],
+    ),
+    (
         "iocm ls",
         &[
             shown("exitless iocm ls", "List the root of the control tree."),

@@ -200,7 +200,8 @@ fn main() -> ExitCode {
     if ::guest::is_agent() {
         ::guest::run();
     }
-    let matches = help::with_examples(Arguments::command()).get_matches();
+    let line = iocm_command::device::by_name(std::env::args_os().collect());
+    let matches = help::with_examples(Arguments::command()).get_matches_from(line);
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     console::log_to_standard_error(arguments.verbose);
     let outcome = match arguments.command {

@@ -26,6 +26,8 @@ pub(crate) const SOME_FAILED: u8 = 1;
 pub(crate) const TO_MEND: u8 = 1;
 /// The requested change of the host is refused, blocked, or failed.
 pub(crate) const REFUSED: u8 = 1;
+/// The connection of a device's only front-end failed.
+pub(crate) const BROKEN: u8 = 1;
 /// A VM that should be idle has more exits than its budget.
 pub(crate) const ABOVE_BUDGET: u8 = 1;
 /// An aim of an evaluation was missed.

@@ -15,7 +15,7 @@ pub use line::{BadLine, WorkerConfig};
 pub use net::NetBackend;
 
 /// A daemon's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// Its workers.

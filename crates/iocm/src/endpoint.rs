@@ -2,6 +2,8 @@
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
+use crate::inherited::InheritedSocket;
+use crate::listener::{Listener, Waker};
 use crate::pool::Pool;
 use crate::session::{Backend, Session};
 use crate::socket_file::SocketFile;
@@ -9,7 +11,7 @@ use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::convert::Infallible;
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -33,24 +35,47 @@ pub struct Endpoint {
     pub backend: Arc<Backend>,
     /// The worker that serves this device alone.
     pub own_worker: Option<u32>,
-    file: SocketFile,
+    /// `None` if others made the socket.
+    file: Option<SocketFile>,
     pool: Arc<Pool>,
-    /// `None` once it is being closed. The thread drops the last reference, because that also drops what others have
-    /// sent to it.
-    listener: Mutex<Option<Arc<UnixListener>>>,
+    /// `None` if there is one connection and no listening socket.
+    waker: Option<Waker>,
     closing: Arc<AtomicBool>,
     connection: Arc<Mutex<Option<Front>>>,
+    /// `true` comes when the only front-end of the endpoint has disconnected, `false` when its connection failed.
+    only: Mutex<Option<Receiver<bool>>>,
     /// The thread, and a channel that closes when it ends.
     thread: Mutex<Option<(JoinHandle<()>, Receiver<Infallible>)>>,
 }
 
-/// A listening socket that nobody serves yet. Dropping it removes the file.
+/// A socket that nobody serves yet. Dropping it removes the file.
 #[derive(Debug)]
 pub struct BoundEndpoint {
-    path: PathBuf,
-    /// `None` once an [`Endpoint`] owns it.
+    /// `None` once an [`Endpoint`] owns it, or if others made the socket.
     file: Option<SocketFile>,
-    listener: Arc<UnixListener>,
+    /// `None` once the thread of an [`Endpoint`] owns it. That thread drops it, because that also drops what others have
+    /// sent to it.
+    source: Option<Source>,
+    /// It is for one front-end only.
+    once: bool,
+}
+
+/// The source of front-ends.
+#[derive(Debug)]
+enum Source {
+    Listener(Listener),
+    Connection(UnixStream),
+}
+
+impl Source {
+    /// Waits for a front-end; `None` when no more will come.
+    fn next(&mut self, served: bool) -> io::Result<Option<UnixStream>> {
+        match self {
+            Self::Listener(listener) => listener.accept(),
+            Self::Connection(_) if served => Ok(None),
+            Self::Connection(stream) => stream.try_clone().map(Some),
+        }
+    }
 }
 
 impl Drop for BoundEndpoint {
@@ -110,6 +135,9 @@ pub enum EndpointError {
         #[source]
         source: io::Error,
     },
+    /// The socket that others made cannot be used.
+    #[error("Cannot wait for front-ends on the socket that was inherited")]
+    Inherited(#[source] io::Error),
     /// The kernel refused a thread.
     #[error("Cannot start a thread for the device {name}")]
     Thread {
@@ -121,6 +149,15 @@ pub enum EndpointError {
     },
 }
 
+impl BoundEndpoint {
+    /// Has one front-end served, and none after it.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+}
+
 impl Endpoint {
     /// Makes a listening socket. A file that a program that has ended left there is replaced.
     ///
@@ -129,7 +166,23 @@ impl Endpoint {
     pub fn bind(socket: &Path) -> Result<BoundEndpoint, EndpointError> {
         let cannot = |source| EndpointError::Socket { path: socket.to_owned(), source };
         let (file, listener) = SocketFile::bind(socket, Missing::Refused).map_err(cannot)?;
-        Ok(BoundEndpoint { path: socket.to_owned(), file: Some(file), listener: Arc::new(listener) })
+        let mut bound = BoundEndpoint { file: Some(file), source: None, once: false };
+        bound.source = Some(Source::Listener(Listener::new(listener).map_err(cannot)?));
+        Ok(bound)
+    }
+
+    /// Takes a socket that others made.
+    ///
+    /// # Errors
+    /// [`EndpointError::Inherited`].
+    pub fn inherit(socket: InheritedSocket) -> Result<BoundEndpoint, EndpointError> {
+        let source = match socket {
+            InheritedSocket::Listening(listener) => {
+                Source::Listener(Listener::new(listener).map_err(EndpointError::Inherited)?)
+            }
+            InheritedSocket::Connected(stream) => Source::Connection(stream),
+        };
+        Ok(BoundEndpoint { file: None, source: Some(source), once: false })
     }
 
     /// Serves front-ends of a device on a socket, one after another.
@@ -147,22 +200,37 @@ impl Endpoint {
         for queue in &backend.queues {
             *queue.worker.lock().unwrap_or_else(PoisonError::into_inner) = own_worker;
         }
-        let listener = Arc::clone(&bound.listener);
+        let mut source = bound.source.take();
+        let waker = match &source {
+            Some(Source::Listener(listener)) => Some(listener.waker()),
+            _ => None,
+        };
         let closing = Arc::new(AtomicBool::new(false));
         let connection = Arc::<Mutex<Option<Front>>>::default();
         let (ends, ended) = channel();
+        let (tells, only) = channel();
         let body = {
             let (name, pool, backend) = (config.name.clone(), Arc::clone(pool), Arc::clone(&backend));
-            let (closing, connection) = (Arc::clone(&closing), Arc::clone(&connection));
-            let listener = Arc::clone(&listener);
+            let (closing, connection, once) = (Arc::clone(&closing), Arc::clone(&connection), bound.once);
             move || {
                 let _ends = ends;
-                for stream in listener.incoming() {
+                let mut served = false;
+                while let Some(front_end) = source.as_mut().and_then(|source| source.next(served).transpose())
+                {
                     if closing.load(Ordering::Acquire) {
                         break;
                     }
-                    match stream {
-                        Ok(stream) => serve(&name, stream, &backend, &pool, &connection, &closing),
+                    match front_end {
+                        Ok(stream) => {
+                            let end = serve(&name, stream, &backend, &pool, &connection, &closing);
+                            served = true;
+                            // Whoever only tries whether somebody listens is no front-end.
+                            if once && end.said_something {
+                                // Nobody may wait for it.
+                                let _ = tells.send(end.in_order);
+                                break;
+                            }
+                        }
                         Err(error) => {
                             backend.log.warn(|| format!("{name}: Cannot accept a front-end: {error}"));
                             // Most likely the process has too many open files: accepting again at once would use a
@@ -171,19 +239,21 @@ impl Endpoint {
                         }
                     }
                 }
-                drop(listener);
+                drop(source);
             }
         };
         let thread = crate::fatal::spawn("front-end", body);
         let thread = thread.map_err(|source| EndpointError::Thread { name: config.name.clone(), source })?;
         let thread = Mutex::new(Some((thread, ended)));
-        let Some(file) = bound.file.take() else {
-            let source = io::ErrorKind::NotFound.into();
-            return Err(EndpointError::Socket { path: bound.path.clone(), source });
-        };
-        let pool = Arc::clone(pool);
-        let listener = Mutex::new(Some(Arc::clone(&bound.listener)));
-        Ok(Self { config, backend, own_worker, file, pool, listener, closing, connection, thread })
+        let (file, pool, only) = (bound.file.take(), Arc::clone(pool), Mutex::new(Some(only)));
+        Ok(Self { config, backend, own_worker, file, pool, waker, closing, connection, only, thread })
+    }
+
+    /// The end of the only front-end: `true` comes when it has disconnected, `false` when its connection failed. `None`
+    /// if it was asked for before.
+    #[must_use]
+    pub fn end_of_only_front_end(&self) -> Option<Receiver<bool>> {
+        self.only.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Tests whether a front-end is connected.
@@ -210,9 +280,8 @@ impl Endpoint {
         if let Some(front) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = front.stream.shutdown(std::net::Shutdown::Both);
         }
-        // shutdown(2) wakes the thread from accept(2), whatever became of the socket's file.
-        if let Some(listener) = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = rustix::net::shutdown(&*listener, rustix::net::Shutdown::Read);
+        if let Some(waker) = &self.waker {
+            waker.wake();
         }
     }
 
@@ -224,7 +293,9 @@ impl Endpoint {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, ended)) = thread else { return };
-        self.file.remove();
+        if let Some(file) = &self.file {
+            file.remove();
+        }
         match ended.recv_timeout(CLOSE_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.end(&self.pool);
@@ -246,6 +317,14 @@ impl Drop for Endpoint {
     }
 }
 
+/// The end of a connection.
+struct End {
+    /// There was a message at least.
+    said_something: bool,
+    /// The front-end closed it.
+    in_order: bool,
+}
+
 fn serve(
     name: &str,
     stream: UnixStream,
@@ -253,7 +332,7 @@ fn serve(
     pool: &Arc<Pool>,
     connection: &Mutex<Option<Front>>,
     closing: &AtomicBool,
-) {
+) -> End {
     tracing::info!("{name}: a front-end has connected");
     let set = |front| {
         // Dropped without the lock: this also drops what the front-end sent and nobody read.
@@ -267,9 +346,12 @@ fn serve(
     if closing.load(Ordering::Acquire) {
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }
-    match Session::new(Arc::clone(backend), Arc::clone(pool)).run(stream) {
+    let mut session = Session::new(Arc::clone(backend), Arc::clone(pool));
+    let outcome = session.run(stream);
+    match &outcome {
         Ok(()) => tracing::info!("{name}: the front-end has disconnected"),
         Err(error) => backend.log.warn(|| format!("{name}: {error}")),
     }
     set(None);
+    End { said_something: session.has_heard(), in_order: outcome.is_ok() }
 }

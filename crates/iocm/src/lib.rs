@@ -7,6 +7,8 @@ pub mod daemon;
 pub mod device;
 pub mod endpoint;
 mod fatal;
+pub mod inherited;
+mod listener;
 pub mod log_limit;
 pub mod memory;
 pub mod pool;

@@ -1,8 +1,9 @@
 //! The daemon as a process, in the order that its privileges require: open files, drop privileges, serve.
 
-use crate::config::Config;
+use crate::config::{Config, DeviceConfig};
 use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
 use crate::daemon::{BoundDevices, Daemon, DaemonError};
+use crate::inherited::InheritedSocket;
 use crate::safety::{Safety, SafetyError, group_of};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -46,6 +47,19 @@ impl Ready {
         let bound = BoundDevices::open(config)?;
         let endpoints = ControlEndpoints::make(&config.control, Access { user: safety.user(), group })?;
         Ok(Self { bound, endpoints, safety })
+    }
+
+    /// Opens one device for one front-end, without a control socket and a control tree: a back-end program of QEMU's
+    /// docs/interop/vhost-user.rst. The front-end comes by a socket that others made, or by that of the device.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn open_one(device: &DeviceConfig, socket: Option<InheritedSocket>) -> Result<Self, StartError> {
+        device.check().map_err(DaemonError::from)?;
+        let config = Config::default();
+        let safety = Safety::new(&config.safety)?;
+        let bound = BoundDevices::open_one(&config, device, socket)?;
+        Ok(Self { bound, endpoints: ControlEndpoints::none(), safety })
     }
 
     /// The mount of the control tree. Without privileges the daemon cannot unmount it itself.

@@ -132,6 +132,8 @@ pub struct Session {
     inflight: Option<InflightMemory>,
     status: u64,
     vrings: Vec<Vring>,
+    /// A message has come.
+    heard: bool,
 }
 
 /// The reply to a request.
@@ -160,6 +162,7 @@ impl Session {
             inflight: None,
             status: 0,
             vrings,
+            heard: false,
         }
     }
 
@@ -173,6 +176,7 @@ impl Session {
         let outcome = loop {
             match connection.receive() {
                 Ok((header, request)) => {
+                    self.heard = true;
                     if let Err(error) = self.handle(&mut connection, header, request) {
                         break Err(error);
                     }
@@ -183,6 +187,12 @@ impl Session {
         };
         self.end();
         outcome
+    }
+
+    /// Tests whether the front-end has sent a message.
+    #[must_use]
+    pub const fn has_heard(&self) -> bool {
+        self.heard
     }
 
     fn handle(

@@ -43,6 +43,7 @@ pub const COMMANDS: &[Needs] = &[
     needs("experiment run", &[Part::Device], &[Part::Root]),
     needs("tune", &[Part::Device], &[Part::Root]),
     needs("iocm serve", NONE, &[Part::IoUring, Part::Tree]),
+    needs("iocm device", NONE, &[Part::IoUring]),
     needs("iocm monitor", NONE, &[Part::Programs, Part::Exits]),
     needs("iocm monitor --vhost --apply", &[Part::Root], &[Part::Programs, Part::Exits]),
     needs("guest run", &[Part::Device], NONE),

@@ -1,6 +1,7 @@
 //! `exitless iocm`: virtio devices of many VMs, served by shared I/O workers.
 
 mod ask;
+pub(crate) mod device;
 mod exits;
 mod guard;
 mod monitor;
@@ -35,6 +36,15 @@ pub(crate) enum Command {
     /// Exit status: 0 when it was ended by a signal; 2 for a wrong command line, or an invalid configuration;
     /// 125 when a device cannot be served.
     Serve(ServeArguments),
+    /// Serve one device to one front-end, by QEMU's conventions for vhost-user back-end programs.
+    ///
+    /// It ends when the front-end disconnects, and then completes the requests in flight. Management programs
+    /// find it by the files in /usr/share/qemu/vhost-user.
+    ///
+    /// Exit status: 0 when the front-end has disconnected, or a signal ended it; 1 when the front-end broke the
+    /// protocol; 2 for a wrong command line, or a file descriptor that is no vhost-user socket; 125 when the
+    /// device cannot be served.
+    Device(device::DeviceArguments),
     /// List a directory of a running daemon's control tree.
     ///
     /// Exit status: 0; 1 when the daemon refuses; 2 for a wrong command line, or a path that does not exist
@@ -106,6 +116,7 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Device(arguments) => device::run(&arguments),
         Command::Ls(arguments) => ask::list(&arguments),
         Command::Get(arguments) => ask::get(&arguments),
         Command::Set(arguments) => ask::set(&arguments),

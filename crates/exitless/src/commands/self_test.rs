@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_name_selects_a_command_and_those_below_it() {
         let names = |name: &str| chosen(&[name.to_owned()]).unwrap().len();
-        assert_eq!((names("stat"), names("iocm")), (1, 3));
+        assert_eq!((names("stat"), names("iocm")), (1, 4));
         assert!(chosen(&["sta".to_owned()]).unwrap_err().to_string().contains("no command sta"));
     }
 }

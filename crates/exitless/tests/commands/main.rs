@@ -21,6 +21,7 @@ mod golden_files;
 mod guest;
 mod iocm;
 mod iocm_control;
+mod iocm_device;
 mod iocm_hostile;
 mod iocm_monitor;
 mod one_cause;

@@ -70,6 +70,27 @@ const fn one() -> u16 {
 }
 
 impl DeviceConfig {
+    /// A device with default values.
+    #[must_use]
+    pub fn new(name: &str, kind: DeviceType, socket: PathBuf) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            socket,
+            path: None,
+            null_size_bytes: None,
+            read_only: false,
+            direct: false,
+            serial: String::new(),
+            queues: one(),
+            backend: None,
+            mac: None,
+            mtu: None,
+            requests_per_second: 0,
+            bytes_per_second: 0,
+        }
+    }
+
     /// Checks the values that do not depend on other devices.
     ///
     /// # Errors

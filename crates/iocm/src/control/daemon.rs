@@ -350,7 +350,9 @@ impl From<PoolError> for ControlError {
 
 impl From<EndpointError> for ControlError {
     fn from(error: EndpointError) -> Self {
-        let (EndpointError::Socket { source, .. } | EndpointError::Thread { source, .. }) = &error;
+        let (EndpointError::Socket { source, .. }
+        | EndpointError::Thread { source, .. }
+        | EndpointError::Inherited(source)) = &error;
         Self::of(of_host(source), &error)
     }
 }

@@ -50,6 +50,12 @@ impl ControlEndpoints {
         Ok(Self { socket: socket.transpose()?.flatten(), mounted: mounted.transpose()?.flatten() })
     }
 
+    /// No endpoint at all.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { socket: None, mounted: None }
+    }
+
     /// The mount of the tree.
     #[must_use]
     pub fn mounted(&self) -> Option<BorrowedFd<'_>> {

@@ -7,6 +7,7 @@ use crate::device::block::BlockDevice;
 use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint};
+use crate::inherited::InheritedSocket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -32,18 +33,34 @@ impl BoundDevices {
         Ok(bound)
     }
 
-    pub(super) fn nothing(switches: &Arc<Switches>) -> Self {
-        let config = Config {
-            workers: crate::config::WorkersConfig::default(),
-            devices: Vec::new(),
-            control: crate::config::ControlConfig::default(),
-            safety: crate::config::SafetyConfig::default(),
+    /// Opens the device of a configuration that has one, for one front-end only, which comes by a socket that others made
+    /// or by that of the device.
+    ///
+    /// # Errors
+    ///
+    /// [`DaemonError`]; nothing is left then.
+    pub fn open_one(
+        config: &Config,
+        device: &DeviceConfig,
+        socket: Option<InheritedSocket>,
+    ) -> Result<Self, DaemonError> {
+        let config = Config { devices: vec![device.clone()], ..config.clone() };
+        let mut bound = Self { config, switches: Arc::default(), devices: VecDeque::new() };
+        let served = open(device, &bound.switches)?;
+        let endpoint = match socket {
+            Some(socket) => Endpoint::inherit(socket)?,
+            None => Endpoint::bind(&device.socket)?,
         };
-        Self { config, switches: Arc::clone(switches), devices: VecDeque::new() }
+        bound.devices.push_back((device.clone(), served, endpoint.once()));
+        Ok(bound)
+    }
+
+    pub(super) fn nothing(switches: &Arc<Switches>) -> Self {
+        Self { config: Config::default(), switches: Arc::clone(switches), devices: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
-        let device = device(config, &self.switches)?;
+        let device = open(config, &self.switches)?;
         let bound = Endpoint::bind(&config.socket)?;
         self.devices.push_back((config.clone(), device, bound));
         Ok(())
@@ -54,7 +71,7 @@ impl BoundDevices {
     }
 }
 
-fn device(config: &DeviceConfig, switches: &Switches) -> Result<Box<dyn Device>, DaemonError> {
+fn open(config: &DeviceConfig, switches: &Switches) -> Result<Box<dyn Device>, DaemonError> {
     let storage = |source| DaemonError::Storage { name: config.name.clone(), source };
     let net = |source| DaemonError::Net { name: config.name.clone(), source };
     match config.kind {
