@@ -9,6 +9,7 @@ use host::snapshot::SnapshotError;
 use host::vms::NoSuchVm;
 use iocm::control::Errno;
 use iocm::control::client::ClientError;
+use iocm::daemon::DaemonError;
 use iocm::running::StartError;
 use iocm::safety::SafetyError;
 use load::LoadError;
@@ -82,7 +83,10 @@ fn code(error: &anyhow::Error) -> u8 {
         || error.is::<iocm::config::ConfigError>()
         || matches!(
             error.downcast_ref(),
-            Some(StartError::Safety(SafetyError::Account(_) | SafetyError::Capability(_)))
+            Some(
+                StartError::Safety(SafetyError::Account(_) | SafetyError::Capability(_))
+                    | StartError::Daemon(DaemonError::Account(_))
+            )
         )
         || error.is::<BadPlan>()
         || error.is::<study::plan::BadPlan>()

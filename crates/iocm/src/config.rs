@@ -4,6 +4,7 @@ mod control;
 mod device;
 mod line;
 mod net;
+mod socket;
 
 use crate::worker::{DEFAULT_NAP_NS, Polling, WorkerOptions};
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ pub use control::{ControlConfig, MOUNT, SOCKET, SafetyConfig, Seccomp};
 pub use device::{DeviceConfig, DeviceType};
 pub use line::{BadLine, WorkerConfig};
 pub use net::NetBackend;
+pub use socket::SocketsConfig;
 
 /// A daemon's configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -24,6 +26,9 @@ pub struct Config {
     /// Its devices.
     #[serde(default, rename = "device", skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceConfig>,
+    /// The owner, group and mode of all devices' sockets.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub sockets: SocketsConfig,
     /// The control socket and the mount of the control tree.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub control: ControlConfig,
@@ -164,6 +169,7 @@ impl Config {
         for list in &self.workers.cpus {
             cpu_list(list)?;
         }
+        self.sockets.check("[sockets]")?;
         for (index, device) in self.devices.iter().enumerate() {
             let name = &device.name;
             if self.devices[..index].iter().any(|other| other.name == *name) {

@@ -11,6 +11,7 @@ use crate::device::net::NetError;
 use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint, EndpointError};
 use crate::pool::{Pool, PoolError};
+use crate::safety::AccountError;
 use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +52,8 @@ pub enum DaemonError {
     Pool(#[from] PoolError),
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
     #[error("Device {name} cannot be served")]
     Storage {
         name: String,
@@ -111,12 +114,20 @@ impl Daemon {
     /// [`DaemonError`]; nothing is left then.
     pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
         config.check()?;
+        if config.socket_owner.is_some() || config.socket_group.is_some() {
+            let what = format!(
+                "socket-owner and socket-group of {} can only be set while the daemon starts: leave them out, or name the \
+                 device in the daemon's file",
+                config.name
+            );
+            return Err(ConfigError::Invalid(what).into());
+        }
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alike = |other: &DeviceConfig| other.name == config.name || other.socket == config.socket;
         if self.endpoints().iter().any(|endpoint| is_alike(&endpoint.config)) {
             return Err(DaemonError::Exists(config.name.clone()));
         }
-        let mut bound = BoundDevices::nothing(&self.switches);
+        let mut bound = BoundDevices::nothing(&self.config, &self.switches);
         bound.add(config)?;
         match bound.next() {
             Some((config, device, bound)) => self.serve_device(config, device, bound),

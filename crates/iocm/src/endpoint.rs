@@ -6,7 +6,7 @@ use crate::inherited::InheritedSocket;
 use crate::listener::{Listener, Waker};
 use crate::pool::Pool;
 use crate::session::{Backend, Session};
-use crate::socket_file::SocketFile;
+use crate::socket_file::{SocketAccess, SocketFile};
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::convert::Infallible;
@@ -135,6 +135,18 @@ pub enum EndpointError {
         #[source]
         source: io::Error,
     },
+    /// The socket cannot be given to another user or group.
+    #[error(
+        "Cannot make the socket {path} for another user or group; without root, the group can be one of the daemon's user, \
+         and the owner can only be that user"
+    )]
+    Access {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
     /// The socket that others made cannot be used.
     #[error("Cannot wait for front-ends on the socket that was inherited")]
     Inherited(#[source] io::Error),
@@ -162,10 +174,15 @@ impl Endpoint {
     /// Makes a listening socket. A file that a program that has ended left there is replaced.
     ///
     /// # Errors
-    /// [`EndpointError::Socket`].
-    pub fn bind(socket: &Path) -> Result<BoundEndpoint, EndpointError> {
-        let cannot = |source| EndpointError::Socket { path: socket.to_owned(), source };
-        let (file, listener) = SocketFile::bind(socket, Missing::Refused).map_err(cannot)?;
+    /// [`EndpointError`].
+    pub(crate) fn bind(socket: &Path, access: SocketAccess) -> Result<BoundEndpoint, EndpointError> {
+        let path = socket.to_owned();
+        let gives = access.user.is_some() || access.group.is_some();
+        let cannot = |source: io::Error| match source.raw_os_error() {
+            Some(libc::EPERM) if gives => EndpointError::Access { path: path.clone(), source },
+            _ => EndpointError::Socket { path: path.clone(), source },
+        };
+        let (file, listener) = SocketFile::bind(socket, Missing::Refused, access).map_err(cannot)?;
         let mut bound = BoundEndpoint { file: Some(file), source: None, once: false };
         bound.source = Some(Source::Listener(Listener::new(listener).map_err(cannot)?));
         Ok(bound)

@@ -4,7 +4,8 @@
 //! checked before its owner is changed.
 
 use files::{Directory, Missing};
-use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid, chownat, fstat};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Uid, chownat, fchmod, fstat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
@@ -12,6 +13,17 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+
+/// The owner, group and mode of a socket's file; `None` where nothing is to be set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SocketAccess {
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) mode: Option<u32>,
+}
+
+/// The number of connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// The file of a listening socket.
 #[derive(Debug)]
@@ -24,32 +36,46 @@ pub(crate) struct SocketFile {
 
 impl SocketFile {
     /// Makes a listening socket. One that a program left when it ended is replaced; one on which a program listens is
-    /// in use.
-    pub(crate) fn bind(path: &Path, missing: Missing) -> io::Result<(Self, UnixListener)> {
+    /// in use. If its owner or group has to change, nobody but root can connect before that.
+    pub(crate) fn bind(
+        path: &Path,
+        missing: Missing,
+        access: SocketAccess,
+    ) -> io::Result<(Self, UnixListener)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
         let mut file = Self { directory, name, made: None };
         // bind(2) follows no link, whatever the path is.
         let reached = file.directory.reach(&file.name);
-        let listener = match UnixListener::bind(&reached) {
+        let changes = access.user.is_some() || access.group.is_some();
+        let mode = if changes { Some(0) } else { access.mode };
+        let listener = match listener_at(&reached, mode) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && file.is_left() => {
                 file.directory.remove(&file.name)?;
-                UnixListener::bind(&reached)?
+                listener_at(&reached, mode)?
             }
             bound => bound?,
         };
         file.made = file.found();
+        if changes && let Err(error) = file.give(access) {
+            file.remove();
+            return Err(error);
+        }
         Ok((file, listener))
     }
 
-    /// Gives the socket to a user and a group, and its directory to the user if it was made for the socket, so that the
-    /// daemon can remove its socket and make others there.
-    pub(crate) fn give(&self, user: u32, group: Option<u32>, mode: u32) -> io::Result<()> {
-        let user = Some(Uid::from_raw(user));
-        if self.directory.was_made() {
-            chownat(&self.directory, "", user, None, AtFlags::EMPTY_PATH)?;
+    /// Gives the directory to a user if it was made for the socket, so that the daemon can remove its socket and make
+    /// others there.
+    pub(crate) fn give_directory(&self, user: u32) -> io::Result<()> {
+        match self.directory.was_made() {
+            true => Ok(chownat(&self.directory, "", Some(Uid::from_raw(user)), None, AtFlags::EMPTY_PATH)?),
+            false => Ok(()),
         }
+    }
+
+    /// Gives the socket to a user and a group, and sets its mode then.
+    fn give(&self, access: SocketAccess) -> io::Result<()> {
         let socket = self.directory.entry(&self.name)?;
         let found = fstat(&socket)?;
         // It is our socket, and not another one of root that somebody linked there meanwhile.
@@ -60,9 +86,12 @@ impl SocketFile {
                 "it is no longer the socket that was made",
             ));
         }
-        // Those who connect before this are checked by their credentials.
-        std::fs::set_permissions(itself(&socket), Permissions::from_mode(mode))?;
-        Ok(chownat(&socket, "", user, group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?)
+        let (user, group) = (access.user.map(Uid::from_raw), access.group.map(Gid::from_raw));
+        chownat(&socket, "", user, group, AtFlags::EMPTY_PATH)?;
+        match access.mode {
+            Some(mode) => std::fs::set_permissions(itself(&socket), Permissions::from_mode(mode)),
+            None => Ok(()),
+        }
     }
 
     /// Removes the file from the directory that it was made in. It is no error if the file is gone, and a file that
@@ -90,6 +119,17 @@ impl SocketFile {
     }
 }
 
+/// Makes a listening socket whose file has this mode from the beginning, less the umask: bind(2) takes it from the socket.
+fn listener_at(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if let Some(mode) = mode {
+        fchmod(&socket, Mode::from_raw_mode(mode))?;
+    }
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// The path of an open descriptor (proc_pid_fd(5)).
 fn itself(descriptor: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
@@ -101,6 +141,43 @@ mod tests {
     use std::os::unix::fs::{MetadataExt as _, symlink};
 
     const STRANGER: u32 = 65_534;
+    const NOTHING: SocketAccess = SocketAccess { user: None, group: None, mode: None };
+
+    fn to_stranger(mode: u32) -> SocketAccess {
+        SocketAccess { user: Some(STRANGER), group: None, mode: Some(mode) }
+    }
+
+    #[test]
+    fn a_socket_has_its_owner_group_and_mode_and_nobody_connects_before() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("socket");
+        let own = rustix::process::getegid().as_raw();
+        // Without a change of the owner or the group, the mode is there from bind(2) on.
+        let private = SocketAccess { mode: Some(0o600), ..NOTHING };
+        let (_, listener) = SocketFile::bind(&path, Missing::Refused, private).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(listener);
+        // With one, nobody has any right at first.
+        let first = root.path().join("first");
+        let _first = listener_at(&first, Some(0)).unwrap();
+        assert_eq!(std::fs::metadata(&first).unwrap().mode() & 0o777, 0);
+        // And at last those that were named, whatever the umask is.
+        let given = SocketAccess { group: Some(own), mode: Some(0o666), ..NOTHING };
+        let (file, listener) = SocketFile::bind(&path, Missing::Refused, given).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        assert_eq!((found.gid(), found.mode() & 0o777), (own, 0o666));
+        file.remove();
+        drop(listener);
+        let bound = SocketFile::bind(&path, Missing::Refused, to_stranger(0o660));
+        if rustix::process::geteuid().is_root() {
+            let (_file, _listener) = bound.unwrap();
+            let found = std::fs::metadata(&path).unwrap();
+            assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (STRANGER, own, 0o660));
+        } else {
+            assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert!(!path.exists(), "nothing is left");
+        }
+    }
 
     #[test]
     fn a_link_of_the_daemons_user_is_neither_bound_nor_given_away() {
@@ -115,26 +192,27 @@ mod tests {
         // A link in the socket's place, and one in its directory's.
         std::fs::write(etc.join("shadow"), "").unwrap();
         symlink(etc.join("shadow"), run.join("control")).unwrap();
-        SocketFile::bind(&run.join("control"), Missing::Made(0o755)).unwrap_err();
+        SocketFile::bind(&run.join("control"), Missing::Made(0o755), NOTHING).unwrap_err();
         symlink(&etc, run.join("deep")).unwrap();
-        SocketFile::bind(&run.join("deep/control"), Missing::Made(0o755)).unwrap_err();
-        SocketFile::bind(&run.join("deep/new/control"), Missing::Made(0o755)).unwrap_err();
+        SocketFile::bind(&run.join("deep/control"), Missing::Made(0o755), NOTHING).unwrap_err();
+        SocketFile::bind(&run.join("deep/new/control"), Missing::Made(0o755), NOTHING).unwrap_err();
         assert_eq!(std::fs::read_dir(&etc).unwrap().count(), 1);
         // What takes the socket's place between both calls.
-        let (socket, _listener) = SocketFile::bind(&run.join("socket"), Missing::Made(0o755)).unwrap();
+        let (socket, _listener) =
+            SocketFile::bind(&run.join("socket"), Missing::Made(0o755), NOTHING).unwrap();
         std::fs::rename(run.join("socket"), run.join("aside")).unwrap();
         symlink(etc.join("shadow"), run.join("socket")).unwrap();
-        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        assert!(socket.give(to_stranger(0o666)).is_err());
         std::fs::remove_file(run.join("socket")).unwrap();
         std::fs::hard_link(etc.join("shadow"), run.join("socket")).unwrap();
-        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        assert!(socket.give(to_stranger(0o666)).is_err());
         std::fs::remove_file(run.join("socket")).unwrap();
         std::fs::hard_link(run.join("aside"), run.join("socket")).unwrap();
-        assert!(socket.give(STRANGER, None, 0o666).is_err());
+        assert!(socket.give(to_stranger(0o666)).is_err());
         let shadow = std::fs::metadata(etc.join("shadow")).unwrap();
         assert_eq!((shadow.uid(), shadow.mode() & 0o111), (0, 0));
         std::fs::remove_file(run.join("aside")).unwrap();
-        socket.give(STRANGER, None, 0o600).unwrap();
+        socket.give(to_stranger(0o600)).unwrap();
         let given = std::fs::metadata(run.join("socket")).unwrap();
         assert_eq!((given.uid(), given.mode() & 0o777), (STRANGER, 0o600));
     }
@@ -146,7 +224,7 @@ mod tests {
         for directory in [&run, &etc] {
             std::fs::create_dir(directory).unwrap();
         }
-        let bind = || SocketFile::bind(&run.join("socket"), Missing::Refused).unwrap();
+        let bind = || SocketFile::bind(&run.join("socket"), Missing::Refused, NOTHING).unwrap();
         // Another file in its place.
         let (socket, _listener) = bind();
         std::fs::rename(run.join("socket"), run.join("aside")).unwrap();

@@ -20,7 +20,7 @@ const SECTOR: usize = 512;
 const BOOT: [u8; 7] = [0xb0, b'K', 0xe6, 0xe9, 0xf4, 0xeb, 0xfd];
 
 /// A process that is killed when it is dropped.
-struct Ended(Child);
+pub(crate) struct Ended(pub(crate) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Ended {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !is_so() {
         assert!(Instant::now() < end, "waited a minute: {what}");
@@ -57,7 +57,7 @@ fn device(arguments: &[&str]) -> Command {
 }
 
 /// A disk of 4 MiB whose first sector starts, and whose others begin with their number.
-fn disk(directory: &Path) -> PathBuf {
+pub(crate) fn disk(directory: &Path) -> PathBuf {
     let path = directory.join("disk");
     let file = File::create(&path).unwrap();
     file.set_len(4 << 20).unwrap();
@@ -106,8 +106,21 @@ fn refused(output: &Output) -> String {
 
 /// The schema's `VHostUserBackendType`.
 const TYPES: &[&str] = &[
-    "9p", "balloon", "block", "caif", "console", "crypto", "gpu", "input", "net", "rng", "rpmsg", "rproc-serial",
-    "scsi", "vsock", "fs",
+    "9p",
+    "balloon",
+    "block",
+    "caif",
+    "console",
+    "crypto",
+    "gpu",
+    "input",
+    "net",
+    "rng",
+    "rpmsg",
+    "rproc-serial",
+    "scsi",
+    "vsock",
+    "fs",
 ];
 
 #[test]
@@ -173,7 +186,8 @@ fn descriptors_that_are_no_vhost_user_socket_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let disk = disk(directory.path());
     let refused = |number: &str| {
-        let told = refused(&device(&["--blk-file", disk.to_str().unwrap(), "--fd", number]).output().unwrap());
+        let told =
+            refused(&device(&["--blk-file", disk.to_str().unwrap(), "--fd", number]).output().unwrap());
         assert!(told.contains(&format!("descriptor {number} ")) || told.contains("invalid value"), "{told}");
         told
     };

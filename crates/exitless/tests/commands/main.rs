@@ -23,6 +23,7 @@ mod iocm;
 mod iocm_control;
 mod iocm_device;
 mod iocm_hostile;
+mod iocm_libvirt;
 mod iocm_monitor;
 mod one_cause;
 mod perf;

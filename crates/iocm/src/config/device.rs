@@ -1,7 +1,7 @@
 //! Devices in the configuration file.
 
 use super::net::{self, NetBackend};
-use super::{ConfigError, is_usual};
+use super::{ConfigError, SocketsConfig, is_usual};
 use crate::device::block::{BlockOptions, SERIAL_BYTES};
 use crate::device::net::NetOptions;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,15 @@ pub struct DeviceConfig {
     pub kind: DeviceType,
     /// The vhost-user socket on which it listens.
     pub socket: PathBuf,
+    /// The user who owns the socket, in place of that of `[sockets]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_owner: Option<String>,
+    /// The group of the socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_group: Option<String>,
+    /// The mode of the socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_mode: Option<String>,
     /// A raw file or a block device. Without one the disk is a null disk, which discards what is written, for
     /// measuring.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,6 +86,9 @@ impl DeviceConfig {
             name: name.to_owned(),
             kind,
             socket,
+            socket_owner: None,
+            socket_group: None,
+            socket_mode: None,
             path: None,
             null_size_bytes: None,
             read_only: false,
@@ -107,6 +119,7 @@ impl DeviceConfig {
         if !(1..=256).contains(&self.queues) {
             return invalid(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
         }
+        self.sockets().check(name)?;
         self.check_kind()?;
         if self.path.is_some() && self.null_size_bytes.is_some() {
             return invalid(format!("{name} has a path, and its file's size: leave out null-size-bytes"));
@@ -120,6 +133,13 @@ impl DeviceConfig {
     /// [`ConfigError::Invalid`].
     pub fn net(&self) -> Result<NetOptions, ConfigError> {
         net::options(self)
+    }
+
+    /// The owner, group and mode of its socket, where they are its own.
+    pub(crate) fn sockets(&self) -> SocketsConfig {
+        let [owner, group, mode] =
+            [&self.socket_owner, &self.socket_group, &self.socket_mode].map(Clone::clone);
+        SocketsConfig { owner, group, mode }
     }
 
     /// Rejects values that do not belong to a device of this type.

@@ -351,6 +351,7 @@ impl From<PoolError> for ControlError {
 impl From<EndpointError> for ControlError {
     fn from(error: EndpointError) -> Self {
         let (EndpointError::Socket { source, .. }
+        | EndpointError::Access { source, .. }
         | EndpointError::Thread { source, .. }
         | EndpointError::Inherited(source)) = &error;
         Self::of(of_host(source), &error)
@@ -365,6 +366,7 @@ impl From<DaemonError> for ControlError {
             DaemonError::Pool(error) => error.into(),
             DaemonError::Endpoint(error) => error.into(),
             DaemonError::Exists(_) => Self::of(Errno::Exists, &error),
+            DaemonError::Account(_) => Self::of(Errno::Invalid, &error),
             DaemonError::Net { ref source, .. } => Self::of(of_net(source), &error),
             DaemonError::Storage { ref source, .. } => {
                 let errno = match source {

@@ -4,7 +4,7 @@ mod connection;
 
 use super::access::{Access, groups};
 use crate::daemon::Daemon;
-use crate::socket_file::SocketFile;
+use crate::socket_file::{SocketAccess, SocketFile};
 use connection::PeerConnection;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
@@ -70,11 +70,12 @@ impl BoundSocket {
     /// [`SocketError`].
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
         let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
-        let (file, listener) = SocketFile::bind(path, Missing::Made(0o755)).map_err(cannot)?;
+        let mode = Some(if access.group.is_some() { 0o660 } else { 0o600 });
+        let of_file = SocketAccess { user: Some(access.user), group: access.group, mode };
+        let (file, listener) = SocketFile::bind(path, Missing::Made(0o755), of_file).map_err(cannot)?;
         let bound = Self { path: path.to_owned(), file: Some(file), listener: Arc::new(listener), access };
-        let mode = if access.group.is_some() { 0o660 } else { 0o600 };
         if let Some(file) = &bound.file {
-            file.give(access.user, access.group, mode).map_err(cannot)?;
+            file.give_directory(access.user).map_err(cannot)?;
         }
         Ok(bound)
     }

@@ -1,13 +1,14 @@
 //! The files and sockets of a daemon, bound before it gives up the privileges to open them.
 
 use super::DaemonError;
-use crate::config::{Config, DeviceConfig, DeviceType};
+use crate::config::{Config, DeviceConfig, DeviceType, SocketsConfig};
 use crate::device::Device;
 use crate::device::block::BlockDevice;
 use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint};
 use crate::inherited::InheritedSocket;
+use crate::socket_file::SocketAccess;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -49,19 +50,24 @@ impl BoundDevices {
         let served = open(device, &bound.switches)?;
         let endpoint = match socket {
             Some(socket) => Endpoint::inherit(socket)?,
-            None => Endpoint::bind(&device.socket)?,
+            None => Endpoint::bind(&device.socket, SocketAccess::default())?,
         };
         bound.devices.push_back((device.clone(), served, endpoint.once()));
         Ok(bound)
     }
 
-    pub(super) fn nothing(switches: &Arc<Switches>) -> Self {
-        Self { config: Config::default(), switches: Arc::clone(switches), devices: VecDeque::new() }
+    /// Nothing, to which a device of a running daemon is added. Its socket has the mode of all others, and its own owner
+    /// and group if it names them: those of all others may be out of reach by now.
+    pub(super) fn nothing(of: &Config, switches: &Arc<Switches>) -> Self {
+        let sockets = SocketsConfig { owner: None, group: None, ..of.sockets.clone() };
+        let config = Config { sockets, ..Config::default() };
+        Self { config, switches: Arc::clone(switches), devices: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
+        let access = config.sockets().or(&self.config.sockets).access()?;
         let device = open(config, &self.switches)?;
-        let bound = Endpoint::bind(&config.socket)?;
+        let bound = Endpoint::bind(&config.socket, access)?;
         self.devices.push_back((config.clone(), device, bound));
         Ok(())
     }

@@ -187,6 +187,8 @@ fn allowed(interfaces: bool) -> Result<Rules, BackendError> {
     // Nothing that is written can be run.
     rules.insert(libc::SYS_mmap, vec![without(2, of(libc::PROT_EXEC))?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, of(libc::PROT_EXEC))?]);
+    // The mode of a socket before it is bound; nothing becomes setuid.
+    rules.insert(libc::SYS_fchmod, vec![without(1, (!0o777_u32).into())?]);
     // Threads, and no processes.
     rules.insert(libc::SYS_clone, vec![with(0, of(libc::CLONE_THREAD))?]);
     // To end itself, and no other.
@@ -236,7 +238,7 @@ mod tests {
         for call in never {
             assert!(!rules.contains_key(&call), "{call}");
         }
-        for call in [libc::SYS_socket, libc::SYS_mmap, libc::SYS_clone, libc::SYS_ioctl] {
+        for call in [libc::SYS_socket, libc::SYS_fchmod, libc::SYS_mmap, libc::SYS_clone, libc::SYS_ioctl] {
             assert!(!rules[&call].is_empty(), "{call} is looked at");
         }
     }

@@ -122,8 +122,17 @@ pub(crate) fn changes() {
         rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(USER)), None).unwrap();
     }
     let socket = directory.path().join("own/more.sock");
-    let line = json!({ "name": "more", "type": "block", "socket": socket, "path": path }).to_string();
-    assert_eq!(client.create("devices", &line).unwrap(), "d.1");
+    let line = json!({
+        "name": "more", "type": "block", "socket": socket, "path": path, "socket-mode": "0600"
+    });
+    assert_eq!(client.create("devices", &line.to_string()).unwrap(), "d.1");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let given =
+        json!({ "name": "x", "type": "block", "socket": "/tmp/x", "path": path, "socket-group": "0" });
+    match client.create("devices", &given.to_string()) {
+        Err(ClientError::Refused(refusal)) => assert!(refusal.message.contains("while the daemon starts")),
+        other => panic!("{other:?}"),
+    }
     assert_eq!(client.create("workers", "{ cpus = \"0\" }").unwrap(), "w.1");
     client.set("w.1/cpu", "all").unwrap();
     client.set("w.1/pace/polling", "never").unwrap();
