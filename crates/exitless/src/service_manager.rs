@@ -1,10 +1,20 @@
 //! The service manager that started this process: the protocol of sd_notify(3).
 //!
-//! Three messages over a datagram socket, so no crate is worth its place here.
+//! A few messages over a datagram socket, so no crate is worth its place here.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use iocm::inherited::{ListenerStore, stored_name};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// The service manager; without one, all calls do nothing.
 #[derive(Debug)]
@@ -44,6 +54,12 @@ impl ServiceManager {
         Self { socket, watchdog, told: Instant::now() }
     }
 
+    /// Its store of descriptors, which gives them to the next process of the service (`FileDescriptorStoreMax=`).
+    pub(crate) fn store(&self) -> Option<Arc<dyn ListenerStore>> {
+        let socket = self.socket.as_ref()?.try_clone().ok()?;
+        Some(Arc::new(Store(socket)))
+    }
+
     /// The service is ready.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
@@ -73,6 +89,56 @@ impl ServiceManager {
         if let Some(socket) = &self.socket {
             // A manager that does not listen has its own answer: its time limit.
             let _ = socket.send(text.as_bytes());
+        }
+    }
+}
+
+/// The store of descriptors.
+#[derive(Debug)]
+struct Store(UnixDatagram);
+
+/// The longest that the manager may take to read what was sent before: it keeps few messages unread.
+const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+impl Store {
+    fn send(&self, text: &str, files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        loop {
+            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut room);
+            if !files.is_empty() {
+                control.push(SendAncillaryMessage::ScmRights(files));
+            }
+            match sendmsg(&self.0, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&PATIENCE))
+                {
+                    Ok(0) => return Err(Errno::AGAIN),
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(error) => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl ListenerStore for Store {
+    fn keep(&self, path: &Path, listener: BorrowedFd<'_>) -> bool {
+        let Some(name) = stored_name(path) else { return false };
+        // One of an earlier daemon, whose file somebody removed.
+        let sent = self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
+        let sent = sent.and_then(|()| self.send(&format!("FDSTORE=1\nFDNAME={name}"), &[listener]));
+        if let Err(error) = &sent {
+            tracing::warn!("{} is not kept over a restart: {error}", path.display());
+        }
+        sent.is_ok()
+    }
+
+    fn forget(&self, path: &Path) {
+        if let Some(name) = stored_name(path) {
+            // At worst it waits there for the next process, which drops it.
+            let _ = self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"), &[]);
         }
     }
 }

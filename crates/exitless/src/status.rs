@@ -81,6 +81,7 @@ pub(crate) struct Usage(pub(crate) String);
 fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>()
         || error.is::<iocm::config::ConfigError>()
+        || error.is::<iocm::inherited::BadInheritance>()
         || matches!(
             error.downcast_ref(),
             Some(

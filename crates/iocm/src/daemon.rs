@@ -10,6 +10,7 @@ use crate::device::block::StorageError;
 use crate::device::net::NetError;
 use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint, EndpointError};
+use crate::inherited::Inheritance;
 use crate::pool::{Pool, PoolError};
 use crate::safety::AccountError;
 use crate::worker::WorkerError;
@@ -77,7 +78,7 @@ impl Daemon {
     ///
     /// [`DaemonError`]; nothing is left then.
     pub fn start(config: &Config) -> Result<Self, DaemonError> {
-        Self::serve(BoundDevices::open(config)?)
+        Self::serve(BoundDevices::open(config, &mut Inheritance::default())?)
     }
 
     /// Starts the workers, and serves the devices that were bound before. All threads of the daemon start here.
@@ -128,7 +129,7 @@ impl Daemon {
             return Err(DaemonError::Exists(config.name.clone()));
         }
         let mut bound = BoundDevices::nothing(&self.config, &self.switches);
-        bound.add(config)?;
+        bound.add(config, &mut Inheritance::default())?;
         match bound.next() {
             Some((config, device, bound)) => self.serve_device(config, device, bound),
             None => Err(DaemonError::Exists(config.name.clone())),
@@ -160,7 +161,7 @@ impl Daemon {
     pub fn remove_device(&self, number: u32) -> bool {
         let Some(endpoint) = self.endpoint(number) else { return false };
         // The lock is not held: closing may take as long as a disk does.
-        endpoint.close();
+        endpoint.remove();
         let was_there = self.devices().by_number.remove(&number).is_some();
         if let Some(worker) = endpoint.own_worker.filter(|_| was_there)
             && let Err(error) = self.pool.remove_worker(worker)

@@ -2,11 +2,11 @@
 
 use crate::config::DeviceConfig;
 use crate::device::Device;
-use crate::inherited::InheritedSocket;
+use crate::inherited::{Inheritance, InheritedSocket, ListenerFile};
 use crate::listener::{Listener, Waker};
 use crate::pool::Pool;
 use crate::session::{Backend, Session};
-use crate::socket_file::{SocketAccess, SocketFile};
+use crate::socket_file::SocketAccess;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::convert::Infallible;
@@ -35,8 +35,7 @@ pub struct Endpoint {
     pub backend: Arc<Backend>,
     /// The worker that serves this device alone.
     pub own_worker: Option<u32>,
-    /// `None` if others made the socket.
-    file: Option<SocketFile>,
+    file: ListenerFile,
     pool: Arc<Pool>,
     /// `None` if there is one connection and no listening socket.
     waker: Option<Waker>,
@@ -48,11 +47,11 @@ pub struct Endpoint {
     thread: Mutex<Option<(JoinHandle<()>, Receiver<Infallible>)>>,
 }
 
-/// A socket that nobody serves yet. Dropping it removes the file.
+/// A socket that nobody serves yet. Dropping it removes the file, unless the socket is kept for the next daemon.
 #[derive(Debug)]
 pub struct BoundEndpoint {
-    /// `None` once an [`Endpoint`] owns it, or if others made the socket.
-    file: Option<SocketFile>,
+    /// `None` once an [`Endpoint`] owns it.
+    file: Option<ListenerFile>,
     /// `None` once the thread of an [`Endpoint`] owns it. That thread drops it, because that also drops what others have
     /// sent to it.
     source: Option<Source>,
@@ -81,7 +80,7 @@ impl Source {
 impl Drop for BoundEndpoint {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            file.remove();
+            file.end();
         }
     }
 }
@@ -171,18 +170,22 @@ impl BoundEndpoint {
 }
 
 impl Endpoint {
-    /// Makes a listening socket. A file that a program that has ended left there is replaced.
+    /// Takes an inherited listening socket, or makes one. A file that a program that has ended left there is replaced.
     ///
     /// # Errors
     /// [`EndpointError`].
-    pub(crate) fn bind(socket: &Path, access: SocketAccess) -> Result<BoundEndpoint, EndpointError> {
+    pub(crate) fn bind(
+        socket: &Path,
+        access: SocketAccess,
+        inheritance: &mut Inheritance,
+    ) -> Result<BoundEndpoint, EndpointError> {
         let path = socket.to_owned();
         let gives = access.user.is_some() || access.group.is_some();
         let cannot = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM) if gives => EndpointError::Access { path: path.clone(), source },
             _ => EndpointError::Socket { path: path.clone(), source },
         };
-        let (file, listener) = SocketFile::bind(socket, Missing::Refused, access).map_err(cannot)?;
+        let (listener, file) = inheritance.listener(socket, Missing::Refused, access).map_err(cannot)?;
         let mut bound = BoundEndpoint { file: Some(file), source: None, once: false };
         bound.source = Some(Source::Listener(Listener::new(listener).map_err(cannot)?));
         Ok(bound)
@@ -199,7 +202,7 @@ impl Endpoint {
             }
             InheritedSocket::Connected(stream) => Source::Connection(stream),
         };
-        Ok(BoundEndpoint { file: None, source: Some(source), once: false })
+        Ok(BoundEndpoint { file: Some(ListenerFile::others()), source: Some(source), once: false })
     }
 
     /// Serves front-ends of a device on a socket, one after another.
@@ -262,7 +265,8 @@ impl Endpoint {
         let thread = crate::fatal::spawn("front-end", body);
         let thread = thread.map_err(|source| EndpointError::Thread { name: config.name.clone(), source })?;
         let thread = Mutex::new(Some((thread, ended)));
-        let (file, pool, only) = (bound.file.take(), Arc::clone(pool), Mutex::new(Some(only)));
+        let file = bound.file.take().unwrap_or_else(ListenerFile::others);
+        let (pool, only) = (Arc::clone(pool), Mutex::new(Some(only)));
         Ok(Self { config, backend, own_worker, file, pool, waker, closing, connection, only, thread })
     }
 
@@ -302,7 +306,14 @@ impl Endpoint {
         }
     }
 
-    /// Disconnects the front-end after its requests in flight, stops listening and removes the socket.
+    /// Closes it for good: its socket is not kept for the next daemon either.
+    pub fn remove(&self) {
+        self.file.remove();
+        self.close();
+    }
+
+    /// Disconnects the front-end after its requests in flight, stops listening, and removes the socket unless it is kept
+    /// for the next daemon.
     ///
     /// A thread that the front-end keeps from ending, for instance by a file whose close(2) waits for a server that
     /// does not answer, is left behind. It ends when that does, at the latest with this process.
@@ -310,9 +321,7 @@ impl Endpoint {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, ended)) = thread else { return };
-        if let Some(file) = &self.file {
-            file.remove();
-        }
+        self.file.end();
         match ended.recv_timeout(CLOSE_TIMEOUT) {
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.end(&self.pool);

@@ -1,5 +1,7 @@
 //! Sockets that the process was started with.
 
+mod inheritance;
+
 use rustix::fs::FileType;
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -7,6 +9,9 @@ use rustix::net::{AddressFamily, SocketType};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+
+pub(crate) use inheritance::ListenerFile;
+pub use inheritance::{BadInheritance, Inheritance, ListenerStore, stored_name};
 
 /// A vhost-user socket that a management program made.
 #[derive(Debug)]

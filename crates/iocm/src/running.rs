@@ -3,7 +3,7 @@
 use crate::config::{Config, DeviceConfig};
 use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
 use crate::daemon::{BoundDevices, Daemon, DaemonError};
-use crate::inherited::InheritedSocket;
+use crate::inherited::{Inheritance, InheritedSocket};
 use crate::safety::{Safety, SafetyError, group_of};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -42,10 +42,20 @@ impl Ready {
     /// # Errors
     /// [`StartError`].
     pub fn open(config: &Config) -> Result<Self, StartError> {
+        Self::open_with(config, Inheritance::default())
+    }
+
+    /// The same with the sockets that a service manager gives.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn open_with(config: &Config, mut inheritance: Inheritance) -> Result<Self, StartError> {
         let safety = Safety::new(&config.safety)?;
         let group = config.control.group.as_deref().map(group_of).transpose().map_err(SafetyError::from)?;
-        let bound = BoundDevices::open(config)?;
-        let endpoints = ControlEndpoints::make(&config.control, Access { user: safety.user(), group })?;
+        let bound = BoundDevices::open(config, &mut inheritance)?;
+        let access = Access { user: safety.user(), group };
+        let endpoints = ControlEndpoints::make(&config.control, access, &mut inheritance)?;
+        inheritance.close_rest();
         Ok(Self { bound, endpoints, safety })
     }
 

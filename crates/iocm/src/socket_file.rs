@@ -65,6 +65,31 @@ impl SocketFile {
         Ok((file, listener))
     }
 
+    /// The file of a listening socket that an earlier daemon made.
+    pub(crate) fn found_at(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = Directory::open(above, Missing::Refused).map_err(files::Error::into_io)?;
+        let mut file = Self { directory, name, made: None };
+        let found = fstat(file.directory.entry(&file.name)?)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        file.made = file.found();
+        Ok(file)
+    }
+
+    /// Tests whether it has this owner, group and mode, as far as they are named.
+    pub(crate) fn has(&self, access: SocketAccess) -> bool {
+        let found = self.directory.entry(&self.name).and_then(|entry| Ok(fstat(entry)?));
+        let is = |wanted: Option<u32>, found| wanted.is_none_or(|wanted| wanted == found);
+        found.is_ok_and(|found| {
+            is(access.user, found.st_uid)
+                && is(access.group, found.st_gid)
+                && is(access.mode, found.st_mode & 0o777)
+        })
+    }
+
     /// Gives the directory to a user if it was made for the socket, so that the daemon can remove its socket and make
     /// others there.
     pub(crate) fn give_directory(&self, user: u32) -> io::Result<()> {

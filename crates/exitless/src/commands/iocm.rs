@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use iocm::config::Config;
+use iocm::inherited::Inheritance;
 use iocm::running::{Ready, Running};
 use live::pause;
 use signal_hook::consts::TERM_SIGNALS;
@@ -133,10 +134,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 fn serve(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
+    // First of all, because later these may be descriptors of our own.
+    let inheritance = Inheritance::from_environment()?;
     let config = Config::read(&arguments.config)?;
     let stop = interrupt::flag()?;
-    let ready = Ready::open(&config)?;
     let mut manager = ServiceManager::connect();
+    let ready = Ready::open_with(&config, inheritance.with_store(manager.store()))?;
     // It keeps privileges that are dropped next.
     let guard = ready.mounted().map(guard::Guard::start).transpose()?;
     let outcome = ready

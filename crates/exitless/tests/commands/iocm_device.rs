@@ -31,12 +31,12 @@ impl Drop for Ended {
 
 impl Ended {
     /// Its exit status, once it ends by itself.
-    fn status(&mut self) -> Option<i32> {
+    pub(crate) fn status(&mut self) -> Option<i32> {
         until("it ends", || self.0.try_wait().unwrap().is_some());
         self.0.wait().unwrap().code()
     }
 
-    fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
@@ -81,7 +81,7 @@ fn inherited(file: &impl AsFd) -> String {
 }
 
 /// A front-end that reads one sector; it stays connected.
-fn reads(stream: UnixStream, sector: u64) -> FrontEnd {
+pub(crate) fn reads(stream: UnixStream, sector: u64) -> FrontEnd {
     let mut driver = BlockDriver::new(16, RingFeatures::default());
     let mut front = FrontEnd::new(stream).unwrap();
     front.negotiate(&driver.driver, 0).unwrap();
@@ -274,18 +274,47 @@ fn a_front_end_that_breaks_the_protocol_is_told_by_the_exit_status() {
     assert_eq!(child.status(), Some(1));
 }
 
-/// A machine that starts from a disk behind a character device, and tells so.
+#[test]
+fn a_front_end_that_is_gone_or_says_half_a_message_holds_no_device() {
+    use std::io::Write as _;
+    let directory = tempfile::tempdir().unwrap();
+    let disk = disk(directory.path());
+    let start = |half: Option<&[u8]>| {
+        let (mut own, others) = UnixStream::pair().unwrap();
+        own.write_all(half.unwrap_or_default()).unwrap();
+        let arguments = ["--fd", &inherited(&others), "--blk-file", disk.to_str().unwrap()];
+        (own, Ended(device(&arguments).stderr(Stdio::null()).spawn().unwrap()))
+    };
+    // It was gone before the program began.
+    let (own, mut child) = start(None);
+    drop(own);
+    assert_eq!(child.status(), Some(0));
+    let (own, mut child) = start(Some(&[1, 0, 0, 0, 1]));
+    // The threads are there once it waits for the rest.
+    let task = format!("/proc/{}/task", child.0.id());
+    until("it serves", || std::fs::read_dir(&task).is_ok_and(|threads| threads.count() > 2));
+    child.terminate();
+    let begin = Instant::now();
+    assert_eq!(child.status(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    drop(own);
+}
+
+/// A machine with a disk behind a character device, which tells what it does in `told`; `None` without QEMU.
+pub(crate) fn machine(directory: &Path, chardev: &str) -> Option<Ended> {
+    let mut command = Command::new("qemu-system-x86_64");
+    command.current_dir(directory).args(["-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none"]);
+    command.args(["-object", "memory-backend-memfd,id=memory,size=64M,share=on"]);
+    command.args(["-machine", "q35,memory-backend=memory", "-debugcon", "file:told"]);
+    command.args(["-chardev", chardev, "-device", "vhost-user-blk-pci,chardev=disk,bootindex=0"]);
+    command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Ended)
+}
+
+/// Tests whether a machine starts from a disk behind a character device; `false` without QEMU.
 fn starts(directory: &Path, chardev: &str) -> bool {
     let told = directory.join("told");
     let _ = std::fs::remove_file(&told);
-    let mut command = Command::new("qemu-system-x86_64");
-    command.args(["-accel", "tcg", "-m", "64", "-nodefaults", "-display", "none", "-smp", "2"]);
-    command.args(["-object", "memory-backend-memfd,id=memory,size=64M,share=on"]);
-    command.args(["-machine", "q35,memory-backend=memory"]);
-    command.arg("-debugcon").arg(format!("file:{}", told.display()));
-    command.args(["-chardev", chardev, "-device", "vhost-user-blk-pci,chardev=disk,bootindex=0"]);
-    let Ok(child) = command.stdin(Stdio::null()).spawn() else { return false };
-    let mut machine = Ended(child);
+    let Some(mut machine) = machine(directory, chardev) else { return false };
     until("the machine starts from the disk", || {
         assert!(machine.0.try_wait().unwrap().is_none(), "QEMU ended");
         std::fs::read(&told).is_ok_and(|told| told == b"K")

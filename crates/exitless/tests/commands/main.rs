@@ -25,6 +25,7 @@ mod iocm_device;
 mod iocm_hostile;
 mod iocm_libvirt;
 mod iocm_monitor;
+mod iocm_systemd;
 mod one_cause;
 mod perf;
 mod predict;

@@ -5,6 +5,7 @@ use super::mount::{Mount, MountError, Mounted};
 use super::socket::{BoundSocket, ControlSocket, SocketError};
 use crate::config::ControlConfig;
 use crate::daemon::Daemon;
+use crate::inherited::Inheritance;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -39,9 +40,13 @@ impl ControlEndpoints {
     /// # Errors
     ///
     /// [`EndpointsError`] for one that it names.
-    pub fn make(config: &ControlConfig, access: Access) -> Result<Self, EndpointsError> {
+    pub fn make(
+        config: &ControlConfig,
+        access: Access,
+        inheritance: &mut Inheritance,
+    ) -> Result<Self, EndpointsError> {
         let socket = config.socket().map(|(path, said)| {
-            let bound = BoundSocket::bind(path, access).map_err(EndpointsError::from);
+            let bound = BoundSocket::bind_with(path, access, inheritance).map_err(EndpointsError::from);
             if_said(bound, said)
         });
         let mounted = config

@@ -4,36 +4,36 @@ mod connection;
 
 use super::access::{Access, groups};
 use crate::daemon::Daemon;
-use crate::socket_file::{SocketAccess, SocketFile};
+use crate::inherited::{Inheritance, ListenerFile};
+use crate::listener::{Listener, Waker};
+use crate::socket_file::SocketAccess;
 use connection::PeerConnection;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The largest number of peers at a time.
 pub const MAX_PEERS: usize = 64;
 
-/// A control socket that nobody serves yet. Dropping it removes the file.
+/// A control socket that nobody serves yet. Dropping it removes the file, unless the socket is kept for the next daemon.
 #[derive(Debug)]
 pub struct BoundSocket {
     path: PathBuf,
-    /// `None` once [`ControlSocket`] owns it.
-    file: Option<SocketFile>,
-    listener: Arc<UnixListener>,
+    /// Both are `None` once [`ControlSocket`] owns them.
+    file: Option<ListenerFile>,
+    listener: Option<Listener>,
     access: Access,
 }
 
 /// A control socket that is served until it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
-    file: Option<SocketFile>,
-    listener: Arc<UnixListener>,
-    closing: Arc<AtomicBool>,
+    file: ListenerFile,
+    waker: Waker,
     peers: Arc<Mutex<Vec<ServedPeer>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,14 +69,27 @@ impl BoundSocket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
+        Self::bind_with(path, access, &mut Inheritance::default())
+    }
+
+    /// The same, unless the socket was inherited.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind_with(
+        path: &Path,
+        access: Access,
+        inheritance: &mut Inheritance,
+    ) -> Result<Self, SocketError> {
         let cannot = |source: io::Error| SocketError { path: path.to_owned(), source };
         let mode = Some(if access.group.is_some() { 0o660 } else { 0o600 });
         let of_file = SocketAccess { user: Some(access.user), group: access.group, mode };
-        let (file, listener) = SocketFile::bind(path, Missing::Made(0o755), of_file).map_err(cannot)?;
-        let bound = Self { path: path.to_owned(), file: Some(file), listener: Arc::new(listener), access };
+        let (listener, file) = inheritance.listener(path, Missing::Made(0o755), of_file).map_err(cannot)?;
+        let mut bound = Self { path: path.to_owned(), file: Some(file), listener: None, access };
         if let Some(file) = &bound.file {
             file.give_directory(access.user).map_err(cannot)?;
         }
+        bound.listener = Some(Listener::new(listener).map_err(cannot)?);
         Ok(bound)
     }
 
@@ -85,17 +98,16 @@ impl BoundSocket {
     /// # Errors
     /// [`SocketError`] when there is no thread for it.
     pub fn serve(mut self, daemon: &Arc<Daemon>) -> Result<ControlSocket, SocketError> {
-        let (access, listener) = (self.access, Arc::clone(&self.listener));
-        let closing = Arc::new(AtomicBool::new(false));
+        let cannot = |source| SocketError { path: self.path.clone(), source };
+        let (Some(listener), Some(file)) = (self.listener.take(), self.file.take()) else {
+            return Err(cannot(io::ErrorKind::NotFound.into()));
+        };
+        let (access, waker) = (self.access, listener.waker());
         let peers = Arc::<Mutex<Vec<ServedPeer>>>::default();
         let body = {
-            let (closing, peers, daemon) = (Arc::clone(&closing), Arc::clone(&peers), Arc::clone(daemon));
-            let listener = Arc::clone(&listener);
+            let (peers, daemon) = (Arc::clone(&peers), Arc::clone(daemon));
             move || {
-                for stream in listener.incoming() {
-                    if closing.load(Ordering::Acquire) {
-                        break;
-                    }
+                while let Some(stream) = listener.accept().transpose() {
                     match stream {
                         Ok(stream) => accept(stream, access, &peers, &daemon),
                         Err(error) => {
@@ -109,27 +121,23 @@ impl BoundSocket {
             }
         };
         let thread = crate::fatal::spawn("control", body);
-        let thread = Some(thread.map_err(|source| SocketError { path: self.path.clone(), source })?);
-        Ok(ControlSocket { file: self.file.take(), listener, closing, peers, thread })
+        let thread = Some(thread.map_err(cannot)?);
+        Ok(ControlSocket { file, waker, peers, thread })
     }
 }
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            file.remove();
+            file.end();
         }
     }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::Release);
-        // shutdown(2) wakes the thread from accept(2), whatever became of the socket's file.
-        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Read);
-        if let Some(file) = &self.file {
-            file.remove();
-        }
+        self.waker.wake();
+        self.file.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

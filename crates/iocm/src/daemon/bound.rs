@@ -7,7 +7,7 @@ use crate::device::block::BlockDevice;
 use crate::device::net::NetDevice;
 use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint};
-use crate::inherited::InheritedSocket;
+use crate::inherited::{Inheritance, InheritedSocket};
 use crate::socket_file::SocketAccess;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ pub struct BoundDevices {
 }
 
 impl BoundDevices {
-    /// Opens what a configuration names.
+    /// Opens what a configuration names, with the sockets that were inherited.
     ///
     /// # Errors
     ///
     /// [`DaemonError`]; nothing is left then.
-    pub fn open(config: &Config) -> Result<Self, DaemonError> {
+    pub fn open(config: &Config, inheritance: &mut Inheritance) -> Result<Self, DaemonError> {
         let mut bound = Self { config: config.clone(), switches: Arc::default(), devices: VecDeque::new() };
         for device in &config.devices {
-            bound.add(device)?;
+            bound.add(device, inheritance)?;
         }
         Ok(bound)
     }
@@ -50,7 +50,7 @@ impl BoundDevices {
         let served = open(device, &bound.switches)?;
         let endpoint = match socket {
             Some(socket) => Endpoint::inherit(socket)?,
-            None => Endpoint::bind(&device.socket, SocketAccess::default())?,
+            None => Endpoint::bind(&device.socket, SocketAccess::default(), &mut Inheritance::default())?,
         };
         bound.devices.push_back((device.clone(), served, endpoint.once()));
         Ok(bound)
@@ -64,10 +64,14 @@ impl BoundDevices {
         Self { config, switches: Arc::clone(switches), devices: VecDeque::new() }
     }
 
-    pub(super) fn add(&mut self, config: &DeviceConfig) -> Result<(), DaemonError> {
+    pub(super) fn add(
+        &mut self,
+        config: &DeviceConfig,
+        inheritance: &mut Inheritance,
+    ) -> Result<(), DaemonError> {
         let access = config.sockets().or(&self.config.sockets).access()?;
         let device = open(config, &self.switches)?;
-        let bound = Endpoint::bind(&config.socket, access)?;
+        let bound = Endpoint::bind(&config.socket, access, inheritance)?;
         self.devices.push_back((config.clone(), device, bound));
         Ok(())
     }
