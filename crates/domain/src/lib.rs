@@ -5,7 +5,6 @@
 //! written back into the same text, and all other bytes are unchanged.
 
 mod change;
-pub mod convert;
 mod cpu;
 mod defaults;
 mod definition;

@@ -6,7 +6,7 @@
 mod apply;
 mod devices;
 mod find;
-pub(crate) mod names;
+mod names;
 mod overrides;
 mod platform;
 mod processor;
@@ -15,11 +15,6 @@ mod resources;
 
 use crate::xml::{Node, Tree};
 use crate::{Change, Definition, Edited, Error, Files, Text};
-pub(crate) use apply::{DEVICES, has_element};
-pub(crate) use devices::pci_address;
-pub(crate) use find::domain as domain_of;
-pub(crate) use overrides::element as qemu_element;
-pub(crate) use processor::libvirt_name;
 
 /// Reads a definition from libvirt's XML.
 ///
@@ -47,13 +42,6 @@ fn read_domain(domain: Node<'_>, files: &dyn Files) -> Definition {
     reading.devices();
     reading.overrides(files);
     reading.definition
-}
-
-/// The names of a domain's I/O threads.
-pub(crate) fn iothreads_of(domain: Node<'_>) -> Vec<String> {
-    let mut reading = reading::Reading::of(domain);
-    reading.resources();
-    reading.definition.iothreads.into_iter().map(|thread| thread.id).collect()
 }
 
 /// Makes changes in libvirt's XML; all other bytes are unchanged.

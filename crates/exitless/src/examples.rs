@@ -204,8 +204,6 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             ),
         ],
     ),
-    ("vm args", &[run("exitless vm args web.xml", "Print QEMU's arguments for libvirt's XML.")]),
-    ("vm xml", &[run("exitless vm xml web.sh", "Print libvirt's XML for a QEMU command line.")]),
     (
         "enable",
         &[

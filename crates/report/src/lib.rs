@@ -6,7 +6,6 @@
 
 pub mod advice;
 pub mod comparison;
-pub mod converted;
 pub mod counting;
 mod csv;
 pub mod enable;

@@ -11,8 +11,6 @@ use super::{find, read_domain};
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
 use crate::{Change, Definition, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
-pub(crate) use order::DEVICES;
-pub(crate) use processor::has_element;
 
 /// The replacements of a change.
 #[derive(Debug, Default)]

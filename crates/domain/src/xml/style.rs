@@ -29,18 +29,6 @@ impl New {
         self
     }
 
-    /// Sets an attribute, replacing its previous value.
-    #[must_use]
-    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
-        self.attributes.retain(|(one, _)| one != name);
-        self.with(name, value)
-    }
-
-    /// The value of an attribute.
-    pub(crate) fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
-    }
-
     /// Adds a child.
     #[must_use]
     pub(crate) fn holding(mut self, child: Self) -> Self {
@@ -66,11 +54,6 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// The style of `virsh dumpxml`.
-    pub(crate) fn libvirt() -> Self {
-        Self { quote: '\'', newline: "\n", step: "  ".into() }
-    }
-
     /// Detects the style of a text.
     pub(crate) fn of(tree: &Tree<'_>) -> Self {
         let quotes = |wanted: u8| {

@@ -1,6 +1,5 @@
-//! libvirt's XML in its common variants: read, changed, and converted to QEMU's arguments and back.
+//! libvirt's XML in its common variants: read and changed.
 
-mod conversion;
 mod damaged;
 mod defined;
 mod programs;

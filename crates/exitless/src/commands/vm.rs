@@ -1,12 +1,9 @@
 //! `exitless vm`: definitions of VMs.
 
-mod args;
-mod converted;
 mod fix;
 mod lint;
 pub(super) mod subject;
 mod write;
-mod xml;
 
 use std::process::ExitCode;
 
@@ -26,17 +23,6 @@ pub(crate) enum Command {
     /// and nothing was written, or a change cannot be made; 2 for a wrong command line or a VM or file that
     /// does not exist; 125 when the definition cannot be read or written.
     Fix(fix::Arguments),
-    /// Convert libvirt's XML to QEMU's arguments.
-    ///
-    /// Exit status: 0 when everything has a counterpart; 1 when something has none, which is reported on
-    /// standard error; 2 for a wrong command line or a VM or file that does not exist; 125 when the
-    /// definition cannot be read.
-    Args(args::Arguments),
-    /// Convert QEMU's arguments to libvirt's XML.
-    ///
-    /// Exit status: as for `vm args`. Arguments without an element in libvirt that QEMU accepts unchanged are
-    /// in <qemu:commandline>, and are not losses.
-    Xml(xml::Arguments),
 }
 
 /// Runs the subcommand; `verbose` is the program's global option.
@@ -44,7 +30,5 @@ pub(crate) fn run(command: &Command, verbose: bool) -> anyhow::Result<ExitCode> 
     match command {
         Command::Lint(arguments) => lint::run(arguments, verbose),
         Command::Fix(arguments) => fix::run(arguments),
-        Command::Args(arguments) => args::run(arguments),
-        Command::Xml(arguments) => xml::run(arguments),
     }
 }

@@ -64,7 +64,7 @@ pub(super) const FEATURES: &[&str] = &[
     "hpt",
 ];
 
-pub(crate) const DEVICES: &[&str] = &[
+pub(super) const DEVICES: &[&str] = &[
     "emulator",
     "disk",
     "controller",

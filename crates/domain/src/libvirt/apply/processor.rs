@@ -24,11 +24,6 @@ const ENLIGHTENMENTS: [&str; 15] = [
     "avic",
 ];
 
-/// Tests whether libvirt has an element for an enlightenment, in any version.
-pub(crate) fn has_element(enlightenment: &str) -> bool {
-    ENLIGHTENMENTS.contains(&enlightenment) || LATER.iter().any(|(later, _)| *later == enlightenment)
-}
-
 /// Those of later versions of libvirt.
 const LATER: [(&str, &str); 2] = [("emsr-bitmap", "10.7"), ("xmm-input", "10.7")];
 
