@@ -36,7 +36,7 @@ fn tally(sections: &[Section]) -> Tally {
 fn what_the_guest_need_not_follow_is_fixed_and_the_rest_is_named() {
     let fixed = fixed(&Chosen::Safe);
     let text = String::from_utf8(fixed.bytes.clone()).unwrap();
-    assert!(text.contains("<ioapic driver='qemu'/>") && text.contains("<!-- kept -->"), "{text}");
+    assert!(text.contains("tickpolicy='discard'") && text.contains("<!-- kept -->"), "{text}");
     assert!(text.contains("e1000e"), "{text}");
     assert!(fixed.refused.is_empty(), "{:?}", fixed.refused);
     let left = |rule: &str| fixed.plan.left.iter().find(|left| left.rule == rule).map(|left| left.why);
@@ -45,6 +45,114 @@ fn what_the_guest_need_not_follow_is_fixed_and_the_rest_is_named() {
     assert!(fixed.plan.rules.iter().any(|rule| rule.rule == "pit-lost-ticks"));
     assert!(tally(&fixed.before).fail > 0);
     assert_eq!(tally(&fixed.after).fail, 0, "{:?}", fixed.after);
+}
+
+#[test]
+fn a_definition_for_another_architecture_or_hypervisor_is_neither_judged_nor_changed() {
+    let named = |text: &str, form| {
+        let text = Text::new("vm", text);
+        let fixed = fix(&text, form, &NoFiles, &HostSide::default(), &Chosen::All).unwrap();
+        assert_eq!(fixed.bytes, text.bytes);
+        assert_eq!(tally(&fixed.before).pass, 0);
+        crate::not_judged(&fixed.before).map(str::to_owned).unwrap_or_else(|| panic!("{:?}", fixed.before))
+    };
+    let xml = |kind: &str, os: &str| XML.replace("'kvm'", kind).replace("<type machine='pc-q35-9.2'>", os);
+    for (os, architecture) in [
+        ("<type arch='aarch64' machine='virt'>", "aarch64"),
+        ("<type arch='s390x' machine='s390-ccw-virtio'>", "s390x"),
+        ("<type machine='pseries-9.2'>", "ppc64"),
+    ] {
+        let why = named(&xml("'kvm'", os), Form::Libvirt);
+        assert!(why.contains(architecture) && why.contains("x86"), "{why}");
+    }
+    for kind in ["lxc", "vmware", "vz", "test", "xen", "bhyve"] {
+        let why = named(&xml(&format!("'{kind}'"), "<type machine='pc-q35-9.2'>"), Form::Libvirt);
+        assert!(why.contains(kind), "{why}");
+    }
+    for (line, word) in [
+        ("qemu-system-aarch64 -M virt -accel kvm -device e1000", "aarch64"),
+        ("qemu-kvm -machine s390-ccw-virtio -device e1000", "s390x"),
+        ("qemu-system-x86_64 -M q35 -accel xen", "xen"),
+    ] {
+        let why = named(line, Form::Qemu);
+        assert!(why.contains(word), "{why}");
+    }
+    let x86 = |line: &str| {
+        let vm = domain::qemu::read(&Text::new("vm", line), &NoFiles).unwrap();
+        crate::not_judged(&lint::lint_by_group(&vm, &HostSide::default())).is_none()
+    };
+    assert!(x86("/opt/qemu-system-x86_64-spice -M q35 -accel kvm") && x86("qemu-kvm -M microvm"));
+}
+
+#[test]
+fn a_pit_that_reinjects_is_told_to_discard_before_the_irqchip_is_split() {
+    let fixed = fixed(&Chosen::Safe);
+    let text = String::from_utf8(fixed.bytes.clone()).unwrap();
+    assert!(text.contains("tickpolicy='discard'") && !text.contains("ioapic"), "{text}");
+    assert!(fixed.notes.iter().all(|note| !note.contains("migrated")), "{:?}", fixed.notes);
+}
+
+#[test]
+fn a_split_irqchip_is_said_to_end_live_migration() {
+    let many = XML.replace("<vcpu>4<", "<vcpu>300<");
+    let arguments = "qemu-system-x86_64 -M q35 -accel kvm -smp 300 -cpu host";
+    for (text, form) in [(many.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {
+        let host = HostSide::of_vendor(exits::Isa::Svm);
+        let fixed = fix(&Text::new("vm", text), form, &NoFiles, &host, &Chosen::Safe).unwrap();
+        assert!(fixed.notes.iter().any(|note| note.contains("cannot be migrated live")), "{:?}", fixed.notes);
+    }
+}
+
+#[test]
+fn disks_get_unused_io_threads_first_and_no_more_than_there_are_vcpus() {
+    let disk = |name: &str| {
+        format!("<disk type='file'><source file='/{name}'/><target dev='{name}' bus='virtio'/></disk>")
+    };
+    let disks: String = ('a'..='j').map(|last| disk(&format!("vd{last}"))).collect();
+    let text = XML
+        .replace("<vcpu>4</vcpu>", "<vcpu>4</vcpu><iothreads>2</iothreads>")
+        .replace("<interface", &format!("{disks}<interface"));
+    let text = Text::new("web.xml", text);
+    let fixed = fix(&text, Form::Libvirt, &NoFiles, &HostSide::default(), &Chosen::Safe).unwrap();
+    let vm = domain::libvirt::read(&Text::new("web.xml", fixed.bytes), &NoFiles).unwrap();
+    assert_eq!(vm.iothreads.len(), 4);
+    let served = vm.devices.iter().filter(|device| device.model == "virtio-blk-pci");
+    let mut uses = std::collections::BTreeMap::new();
+    for device in served {
+        *uses.entry(device.iothreads[0].value.clone()).or_insert(0) += 1;
+    }
+    assert_eq!(uses.values().sum::<i32>(), 10);
+    assert!(uses.len() == 4 && uses.values().all(|&number| number <= 3), "{uses:?}");
+    // One disk takes the thread that serves nothing.
+    let one = XML
+        .replace("<vcpu>4</vcpu>", "<vcpu>4</vcpu><iothreads>1</iothreads>")
+        .replace("<interface", &format!("{}<interface", disk("vda")));
+    let fixed = fix(&Text::new("web.xml", one), Form::Libvirt, &NoFiles, &HostSide::default(), &Chosen::Safe)
+        .unwrap();
+    assert!(String::from_utf8(fixed.bytes).unwrap().contains("<iothreads>1</iothreads>"));
+}
+
+#[test]
+fn a_disk_that_becomes_virtio_is_no_longer_removable() {
+    let disk = "<disk type='file'><source file='/a'/><target dev='sda' bus='usb' removable='on'/></disk>";
+    let text = Text::new("web.xml", XML.replace("<interface", &format!("{disk}<interface")));
+    let fixed = fix(&text, Form::Libvirt, &NoFiles, &HostSide::default(), &Chosen::All).unwrap();
+    let text = String::from_utf8(fixed.bytes).unwrap();
+    assert!(text.contains("bus='virtio'") && !text.contains("removable"), "{text}");
+}
+
+#[test]
+fn a_cpuset_of_all_threads_is_no_pin_of_the_vmm() {
+    let disk = "<disk type='file'><source file='/a'/><target dev='vda' bus='virtio'/></disk>";
+    let text =
+        XML.replace("<vcpu>", "<vcpu cpuset='0-3'>").replace("<interface", &format!("{disk}<interface"));
+    let fixed =
+        fix(&Text::new("web.xml", text), Form::Libvirt, &NoFiles, &HostSide::default(), &Chosen::Safe)
+            .unwrap();
+    let findings = fixed.before.iter().chain(&fixed.after).flat_map(|section| &section.findings);
+    for finding in findings.filter(|finding| finding.rule.ends_with("-pins")) {
+        assert_eq!(finding.state, State::Pass, "{finding:?}");
+    }
 }
 
 #[test]

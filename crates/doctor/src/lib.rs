@@ -11,7 +11,7 @@ mod verdict;
 
 pub use examination::{Conclusion, Examination, Outcome, VmSide, examine};
 pub use finding::{Evidence, Finding, Fix, State};
-pub use section::{Section, Tally};
+pub use section::{Section, Tally, not_judged};
 
 /// The date of the rules: of the last change to those for hosts and definitions here, to the kernels' tables below them,
 /// or to the table of what causes exits in `advice`. Whoever changes one of them sets it.

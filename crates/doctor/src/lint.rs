@@ -28,7 +28,7 @@ pub use self::rule::{Group, Rule};
 pub use self::topology::{Topology, highest_apic_id};
 
 use crate::{Finding, Section, State};
-use domain::{Definition, Form};
+use domain::{Accelerator, Definition, Form};
 
 use self::subject::Subject;
 
@@ -65,11 +65,28 @@ pub fn lint_by_group(definition: &Definition, host: &HostSide) -> Vec<Section> {
 }
 
 fn judge(rule: &Rule, subject: &Subject<'_>) -> Finding {
+    if let Some(why) = not_judged(subject.vm) {
+        return rule.skipped(&why);
+    }
     if rule.needs_kvm && !subject.is_kvm() {
         return rule.skipped("the VM does not run on KVM");
     }
     let verdict = (rule.check)(subject);
     rule.finding(verdict)
+}
+
+/// The reason why no rule judges a definition: it is for another architecture or hypervisor.
+fn not_judged(definition: &Definition) -> Option<String> {
+    if definition.form == Form::Xl {
+        return None;
+    }
+    if let Some(other) = &definition.other_architecture {
+        return Some(format!("the guest's architecture is {}, and the rules are for x86", other.value));
+    }
+    let other = definition.machine.accelerator.as_ref()?;
+    let judged = matches!(other.value, Accelerator::Kvm | Accelerator::Tcg);
+    (!judged)
+        .then(|| format!("the rules are for KVM, and the VM is for another hypervisor: {}", other.place.text))
 }
 
 impl Rule {

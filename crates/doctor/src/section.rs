@@ -18,6 +18,14 @@ pub struct Section {
     pub findings: Vec<Finding>,
 }
 
+/// The reason why a definition was not judged at all: that of every finding.
+#[must_use]
+pub fn not_judged(sections: &[Section]) -> Option<&str> {
+    let mut findings = sections.iter().flat_map(|section| &section.findings);
+    let State::Skip(first) = &findings.next()?.state else { return None };
+    findings.all(|finding| matches!(&finding.state, State::Skip(why) if why == first)).then_some(first)
+}
+
 /// The number of findings in each state, children included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {

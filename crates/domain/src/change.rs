@@ -4,6 +4,11 @@ use super::cpu::{CpuModel, FeatureState};
 use super::machine::{Irqchip, TickPolicy};
 use serde::{Deserialize, Serialize};
 
+/// The note on a change from interrupt controllers in the kernel to a split irqchip: migration compares the devices of
+/// both sides, and those of KVM are not QEMU's.
+pub(crate) const SPLIT_NOTE: &str = "The irqchip is split from the next start. A VM that runs now cannot be migrated live \
+                                     to this definition, nor back: shut it down and start it.";
+
 /// One change of a definition, independent of the form of its text.
 ///
 /// A change that the text already contains changes no byte.

@@ -31,7 +31,7 @@ impl Definition {
         let kind = self.qemus_kind();
         let versioned =
             kind.strip_prefix("pc-").is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()));
-        let native = self.program.as_ref().is_none_or(|program| !runs_other_than_x86(&program.value));
+        let native = self.other_architecture.is_none();
         (kind == "pc" && (native || self.machine.kind.is_some()))
             || kind.starts_with("pc-i440fx-")
             || versioned
@@ -165,10 +165,21 @@ impl Definition {
     }
 }
 
-/// Tests whether a QEMU program runs guests of another architecture.
-fn runs_other_than_x86(program: &str) -> bool {
-    let target = program.rsplit_once("qemu-system-").map(|(_, target)| target);
-    target.is_some_and(|target| !target.starts_with("x86_64") && !target.starts_with("i386"))
+/// The architecture of a QEMU program's guests, if its name says that it is not x86.
+pub(crate) fn other_than_x86(program: &str) -> Option<&str> {
+    let (_, target) = program.rsplit_once("qemu-system-")?;
+    let target = target.split(|one: char| !one.is_ascii_alphanumeric() && one != '_').next()?;
+    let native = ["x86_64", "i386", "amd64", "x86"].contains(&target);
+    (!native && !target.is_empty()).then_some(target)
+}
+
+/// The architecture of a machine type that no x86 program has, for programs whose names say nothing (`qemu-kvm`).
+pub(crate) fn architecture_of_machine(kind: &str) -> Option<&'static str> {
+    const MACHINES: [(&str, &str); 3] =
+        [("virt", "Arm, RISC-V or LoongArch"), ("pseries", "ppc64"), ("s390-ccw-virtio", "s390x")];
+    let kinds =
+        |name: &str| kind == name || kind.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+    MACHINES.iter().find(|(name, _)| kinds(name)).map(|(_, architecture)| *architecture)
 }
 
 #[cfg(test)]

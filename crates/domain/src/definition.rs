@@ -56,6 +56,9 @@ pub struct Definition {
     pub name: Option<Set<String>>,
     /// The VMM's program.
     pub program: Option<Set<String>>,
+    /// The guest's architecture, if it is not x86.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_architecture: Option<Set<String>>,
     /// The machine.
     pub machine: Machine,
     /// Its timers.
@@ -94,6 +97,7 @@ impl Definition {
             form,
             name: None,
             program: None,
+            other_architecture: None,
             machine: Machine::default(),
             timers: Timers::default(),
             vcpus: Vcpus::default(),

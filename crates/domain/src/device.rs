@@ -64,6 +64,10 @@ pub struct Device {
     pub cache: Option<Set<String>>,
     /// Its resource on the host: a file, a tap, a PCI address.
     pub source: Option<Set<String>>,
+    /// The kind of its resource on the host: libvirt's `type` of a disk or interface, QEMU's type of a `-netdev`
+    /// or driver of the lowest block node.
+    #[serde(skip)]
+    pub resource: Option<String>,
     /// All properties in the text, in order.
     pub properties: Vec<(String, String)>,
     /// Its place in the text. Empty for default devices of the machine.
@@ -83,6 +87,7 @@ impl Device {
             aio: None,
             cache: None,
             source: None,
+            resource: None,
             properties: Vec::new(),
             place,
         }

@@ -60,6 +60,9 @@ pub struct Machine {
     pub pic: Option<Set<bool>>,
     /// `vmport` is emulated.
     pub vmport: Option<Set<bool>>,
+    /// The technology that encrypts the guest's memory: `sev`, `sev-snp`, `tdx`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Set<String>>,
     /// All other properties of `-machine`, in order.
     pub properties: Vec<Set<(String, String)>>,
 }

@@ -56,6 +56,7 @@ pub(super) fn device(kind: DeviceKind, model: &str) -> Device {
         aio: None,
         cache: None,
         source: None,
+        resource: None,
         properties: Vec::new(),
         place: place(&format!("-device {model}")),
     }
@@ -131,6 +132,11 @@ fn disk(vm: &mut Definition, change: impl Fn(&mut Device)) {
     change(&mut disk);
     vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus: None }];
     vm.devices.push(disk);
+}
+
+fn direct(disk: &mut Device) {
+    disk.cache = Some(said("none".to_owned(), "cache=none"));
+    disk.source = Some(said("/images/web.img".to_owned(), "filename=/images/web.img"));
 }
 
 fn network(vm: &mut Definition, change: impl Fn(&mut Device)) {

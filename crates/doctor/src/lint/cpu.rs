@@ -134,7 +134,8 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
     if !subject.may_be(Isa::Svm) {
         return Verdict::pass("Intel's CPUs need no such feature");
     }
-    if !matches!(subject.model(), CpuModel::Host | CpuModel::Maximum) {
+    // Models of EPYC have it.
+    if !matches!(subject.model(), CpuModel::Host | CpuModel::Maximum) && subject.said("topoext").is_none() {
         return Verdict::pass("the model decides");
     }
     let held = subject.given("topoext", false);

@@ -108,15 +108,33 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     if bad.is_empty() {
         return Verdict::pass("every virtio disk has one");
     }
-    let taken: Vec<&str> = subject.vm.iothreads.iter().map(|thread| thread.id.as_str()).collect();
-    let mut free =
-        (1..).map(|number| format!("iothread{number}")).filter(|name| !taken.contains(&name.as_str()));
+    let threads = threads_for(subject, bad.len());
+    let changes = bad.iter().zip(threads.iter().cycle());
     let changes =
-        bad.iter().filter_map(|&&(device, _)| Some(Change::IoThread { device, iothread: free.next()? }));
+        changes.map(|(&&(device, _), thread)| Change::IoThread { device, iothread: thread.clone() });
     let changes = changes.collect();
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let verdict = Verdict::warn(format!("{}: served by the main loop", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| verdict.said(subject.form(), &device.place))
+}
+
+/// I/O threads for this many more disks: those that serve nothing, then new ones, until there are as many as vCPUs; from
+/// there on disks share them, first with the disks that have none yet.
+fn threads_for(subject: &Subject<'_>, wanted: usize) -> Vec<String> {
+    let devices = || subject.vm.devices.iter().flat_map(|device| &device.iothreads);
+    let (busy, mut threads): (Vec<String>, Vec<String>) = subject
+        .vm
+        .iothreads
+        .iter()
+        .map(|thread| thread.id.clone())
+        .partition(|id| devices().any(|used| used.value == *id));
+    let most = usize::try_from(subject.vcpus()).unwrap_or(usize::MAX).max(1);
+    let taken: Vec<String> = subject.vm.iothreads.iter().map(|thread| thread.id.clone()).collect();
+    let free = (1..).map(|number| format!("iothread{number}")).filter(|name| !taken.contains(name));
+    let new = wanted.saturating_sub(threads.len()).min(most.saturating_sub(taken.len()));
+    threads.extend(free.take(new));
+    threads.truncate(wanted.max(1));
+    if threads.is_empty() { busy } else { threads }
 }
 
 fn queues(subject: &Subject<'_>) -> Verdict {
@@ -148,7 +166,8 @@ fn aio(subject: &Subject<'_>) -> Verdict {
         let direct = matches!(cache.value.as_str(), "none" | "directsync");
         let way = device.aio.as_ref().map_or("threads", |set| set.value.as_str());
         let better = match (direct, way) {
-            (true, "threads") if is_local(device) => "native",
+            _ if !is_local(device) => continue,
+            (true, "threads") => "native",
             // QEMU refuses to start.
             (false, "native") => "io_uring",
             _ => continue,
@@ -169,10 +188,11 @@ fn aio(subject: &Subject<'_>) -> Verdict {
 
 /// Only files and block devices of the host have a choice.
 fn is_local(device: &Device) -> bool {
+    const LOCAL: &[&str] = &["file", "block", "host_device", "raw", "qcow2"];
     let is_empty_drive = matches!(device.model.as_str(), "ide-cd" | "scsi-cd" | "floppy");
-    let remote = device.source.as_ref().is_some_and(|set| {
+    let remote = device.source.as_ref().is_none_or(|set| {
         let source = set.value.as_str();
         !source.starts_with('/') && source.split_once(':').is_some_and(|(kind, _)| kind != "file")
     });
-    !is_empty_drive && !remote
+    !is_empty_drive && !remote && device.resource.as_deref().is_none_or(|kind| LOCAL.contains(&kind))
 }

@@ -19,8 +19,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "irqchip",
         title: "Irqchip",
-        why: "KVM needs the local APICs; I/O APIC, PIC and PIT in the kernel inhibit AVIC and keep guests \
-              below 256 vCPUs",
+        why: "KVM needs the local APICs; in the kernel a PIT that reinjects ticks inhibits AVIC, and I/O APICs keep \
+              guests below 256 vCPUs",
         source: "How to enable AMD AVIC and speed up your VMs (Oracle, 2024), kernel-irqchip=split",
         guest_follows: false,
         needs_kvm: true,
@@ -54,9 +54,8 @@ fn accelerator(subject: &Subject<'_>) -> Verdict {
             Accelerator::Tcg => Verdict::fail("QEMU emulates in software, without KVM")
                 .said(form, &set.place)
                 .advice("set KVM: -accel kvm, or libvirt's <domain type='kvm'>"),
-            Accelerator::Xen | Accelerator::Other | _ => {
-                Verdict::skip("the VM uses neither KVM nor QEMU's TCG")
-            }
+            // Such definitions are not judged at all.
+            Accelerator::Xen | Accelerator::Other | _ => Verdict::skip("another hypervisor"),
         },
         None if subject.is_kvm() => Verdict::pass("KVM, by the program's name"),
         None => Verdict::fail("none is set, so QEMU uses TCG")
@@ -85,9 +84,14 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
         Irqchip::Kernel if !subject.may_be(Isa::Svm) => {
             with(Verdict::pass("all in the kernel, which does not inhibit APICv"))
         }
-        Irqchip::Kernel => {
-            with(Verdict::warn("all are in the kernel, not only the local APICs")).fix(split())
+        Irqchip::Kernel
+            if subject.vm.kernel_pit_in_force().is_none_or(|policy| policy == TickPolicy::Discard) =>
+        {
+            with(Verdict::pass("all in the kernel, and no PIT reinjects ticks there"))
         }
+        Irqchip::Kernel => with(Verdict::warn("all are in the kernel, not only the local APICs"))
+            .fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
+            .fix(split()),
     }
 }
 
@@ -105,7 +109,8 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         Some(set) if set.value == TickPolicy::Discard => {
             return Verdict::pass("it drops them").said(form, &set.place);
         }
-        Some(set) if set.value != TickPolicy::Delay => return Verdict::skip("KVM's PIT has no such policy"),
+        // libvirt passes nothing for `catchup`, and leaves it to KVM's default.
+        Some(set) if set.value == TickPolicy::Merge => return Verdict::skip("KVM's PIT has no such policy"),
         _ => {}
     }
     if !subject.may_be(Isa::Svm) {
@@ -122,17 +127,13 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         Some(set) => verdict.said(form, &set.place),
         None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are reinjected"),
     };
-    verdict.fix(vec![Change::Irqchip(Irqchip::Split)]).fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
+    // A split irqchip is not what a running VM can be migrated to.
+    verdict.fix(vec![Change::PitTickPolicy(TickPolicy::Discard)]).fix(vec![Change::Irqchip(Irqchip::Split)])
 }
 
 fn encrypted_memory(subject: &Subject<'_>) -> Verdict {
-    const NAMES: &[&str] = &["confidential-guest-support", "memory-encryption"];
-    let said = subject.vm.machine.properties.iter().find(|set| {
-        let (name, value) = &set.value;
-        // Objects are named freely; TDX is Intel's, where KVM has no such inhibit.
-        NAMES.contains(&name.as_str()) && !value.contains("tdx")
-    });
-    match said {
+    // TDX is Intel's, where KVM has no such inhibit.
+    match subject.vm.machine.encryption.as_ref().filter(|set| !set.value.contains("tdx")) {
         None => Verdict::pass("none"),
         Some(set) if !subject.may_be(Isa::Svm) => {
             Verdict::pass("it is not AMD's").said(subject.form(), &set.place)

@@ -61,15 +61,29 @@ fn virtio<'a>(subject: &Subject<'a>) -> Vec<(usize, &'a Device)> {
 
 /// Tests for QEMU's user-mode network, which has neither vhost nor several queues.
 fn is_user_mode(device: &Device) -> bool {
-    const WORDS: &[&str] = &["-netdev user", "-nic user", "-net user", "type='user'", "type=\"user\""];
-    let said = |text: &str| WORDS.iter().any(|words| text.contains(words));
-    said(&device.place.text) || device.backend.as_ref().is_some_and(|set| said(&set.place.text))
+    device.resource.as_deref() == Some("user")
+}
+
+/// Tests for an interface of sockets to another program, or of a hub: it has neither vhost nor several queues either, and
+/// whoever asks for one wants that.
+fn is_socket(device: &Device) -> bool {
+    const KINDS: &[&str] = &[
+        "socket", "stream", "dgram", "hubport", "l2tpv3", "vde", "passt", "udp", "server", "client", "mcast",
+        "null",
+    ];
+    device.resource.as_deref().is_some_and(|kind| KINDS.contains(&kind))
+}
+
+/// Tests for an interface of another process, which has rules of its own.
+fn is_vhost_user(device: &Device) -> bool {
+    device.backend.as_ref().is_some_and(|backend| backend.value == Backend::VhostUser)
 }
 
 fn vhost(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     let bad: Vec<_> = virtio(subject)
         .into_iter()
+        .filter(|(_, device)| !is_socket(device))
         .filter(|(_, device)| match &device.backend {
             Some(backend) => backend.value == Backend::Vmm,
             // libvirt takes vhost when the host has it, QEMU when it is told.
@@ -100,8 +114,9 @@ fn queues(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("one pair is enough for fewer than {MANY} vCPUs"));
     }
     let few = |device: &Device| device.queues.as_ref().is_none_or(|set| set.value < 2);
+    let could = |device: &Device| !is_user_mode(device) && !is_socket(device) && !is_vhost_user(device);
     let bad: Vec<_> =
-        virtio(subject).into_iter().filter(|(_, device)| few(device) && !is_user_mode(device)).collect();
+        virtio(subject).into_iter().filter(|(_, device)| few(device) && could(device)).collect();
     if bad.is_empty() {
         return Verdict::pass("no virtio interface could have more");
     }

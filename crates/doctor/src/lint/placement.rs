@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::Set;
+
 use super::cpu_list::{cpus, list};
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, listed};
@@ -36,22 +38,37 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-const NOT_PINNED: &str = "no vCPU is pinned";
+const NOT_PINNED: &str = "no vCPU is pinned to CPUs without one to spare";
 
-/// CPUs that vCPUs are pinned to.
-fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
-    subject.vm.vcpu_pins.iter().filter_map(|set| cpus(&set.value.1)).flatten().collect()
-}
-
-pub(super) fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
+/// The vCPUs' pins by their CPUs.
+fn groups<'a>(subject: &Subject<'a>) -> BTreeMap<BTreeSet<u32>, Vec<&'a Set<(u32, String)>>> {
     let mut groups: BTreeMap<BTreeSet<u32>, Vec<_>> = BTreeMap::new();
     for pin in &subject.vm.vcpu_pins {
         if let Some(set) = cpus(&pin.value.1).filter(|set| !set.is_empty()) {
             groups.entry(set).or_default().push(pin);
         }
     }
+    groups
+}
+
+/// CPUs that vCPUs are pinned to with none to spare: where there are more, a vCPU can go to another.
+fn of_vcpus(subject: &Subject<'_>) -> BTreeSet<u32> {
+    groups(subject)
+        .into_iter()
+        .filter(|(set, pins)| pins.len() >= set.len())
+        .flat_map(|(set, _)| set)
+        .collect()
+}
+
+/// Tests whether a pin is only that of `<vcpu cpuset=>`, within which all threads of the VM run.
+fn is_everyones(subject: &Subject<'_>, pin: &Set<String>) -> bool {
+    subject.vm.vcpu_pins.iter().any(|vcpu| vcpu.place == pin.place)
+}
+
+pub(super) fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
+    let groups = groups(subject);
     if groups.is_empty() {
-        return Verdict::pass(NOT_PINNED);
+        return Verdict::pass("no vCPU is pinned");
     }
     let Some((set, pins)) = groups.iter().find(|(set, pins)| pins.len() > set.len()) else {
         return Verdict::pass("there are enough of them");
@@ -66,7 +83,7 @@ pub(super) fn vcpu_pins(subject: &Subject<'_>) -> Verdict {
 
 fn emulator_pins(subject: &Subject<'_>) -> Verdict {
     let vcpus = of_vcpus(subject);
-    let Some(pin) = &subject.vm.emulator_cpus else {
+    let Some(pin) = subject.vm.emulator_cpus.as_ref().filter(|pin| !is_everyones(subject, pin)) else {
         return Verdict::pass("the VMM's other threads are not pinned");
     };
     let shared: BTreeSet<u32> = cpus(&pin.value).unwrap_or_default().intersection(&vcpus).copied().collect();
@@ -88,7 +105,7 @@ fn iothread_pins(subject: &Subject<'_>) -> Verdict {
     }
     let mut bad = Vec::new();
     for thread in &subject.vm.iothreads {
-        let Some(pin) = &thread.cpus else { continue };
+        let Some(pin) = thread.cpus.as_ref().filter(|pin| !is_everyones(subject, pin)) else { continue };
         let shared: BTreeSet<u32> =
             cpus(&pin.value).unwrap_or_default().intersection(&vcpus).copied().collect();
         if !shared.is_empty() {

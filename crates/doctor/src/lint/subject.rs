@@ -97,9 +97,11 @@ impl<'a> Subject<'a> {
         self.vm.cpu.hyperv.passthrough.as_ref().filter(|set| set.value).map(|set| &set.place)
     }
 
-    /// Tests whether the guest is told that it runs on Hyper-V, which is done for Windows.
+    /// Tests whether the guest is told that it runs on Hyper-V, which is done for Windows. The registers for a
+    /// crash alone (`hv-crash`, libvirt's `<panic model='hyperv'/>`) tell it nothing to use.
     pub(super) fn is_enlightened(&self) -> bool {
-        self.every_enlightenment().is_some() || self.vm.cpu.hyperv.features.values().any(|set| set.value)
+        let mut features = self.vm.cpu.hyperv.features.iter();
+        self.every_enlightenment().is_some() || features.any(|(name, set)| set.value && name != "crash")
     }
 
     /// vCPUs, those that can be added counted as well.

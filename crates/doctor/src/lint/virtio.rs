@@ -48,12 +48,17 @@ fn with_property(
         .advice(format!("remove {bad}"))
 }
 
+/// Tests for a property by QEMU's name, or for the last part of libvirt's path to it (`driver@ioeventfd`).
+fn is(name: &str, wanted: &str) -> bool {
+    name.rsplit_once('@').map_or(name, |(_, last)| last) == wanted
+}
+
 fn ioeventfd(subject: &Subject<'_>) -> Verdict {
-    let off = |name: &str, value: &str| name == "ioeventfd" && matches!(value, "off" | "false" | "no");
+    let off = |name: &str, value: &str| is(name, "ioeventfd") && matches!(value, "off" | "false" | "no");
     with_property(subject, off, "KVM takes them", "ioeventfd=off")
 }
 
 fn msix(subject: &Subject<'_>) -> Verdict {
-    let none = |name: &str, value: &str| name == "vectors" && value == "0";
+    let none = |name: &str, value: &str| is(name, "vectors") && value == "0";
     with_property(subject, none, "every device has MSI-X", "vectors=0")
 }

@@ -81,8 +81,16 @@ impl<'t> Reading<'t> {
             queues,
             iothreads: iothreads(node),
             aio: node.value("driver@io").filter(|_| disk).map(|aio| aio.string()),
-            cache: node.value("driver@cache").filter(|_| disk).map(|cache| cache.string()),
+            cache: node
+                .value("driver@cache")
+                .or_else(|| shared(node))
+                .filter(|_| disk)
+                .map(|cache| cache.string()),
             source: source(node),
+            resource: node
+                .get("type")
+                .filter(|_| matches!(kind, DeviceKind::Disk | DeviceKind::Network))
+                .map(str::to_owned),
             properties,
             place: node.place(),
             model,
@@ -146,6 +154,11 @@ fn backend(node: Node<'_>, kind: DeviceKind, model: &str) -> Option<Set<Backend>
         }
         _ => None,
     }
+}
+
+/// The cache mode of a disk that VMs share: libvirt's default is then to have none (`qemuDomainPrepareDiskCachemode`).
+fn shared(disk: Node<'_>) -> Option<Value<'_>> {
+    disk.child("shareable").map(|element| Value { text: "none", place: element.place() })
 }
 
 fn iothreads(node: Node<'_>) -> Vec<Set<String>> {

@@ -190,6 +190,7 @@ pub(crate) fn other(device: Node<'_>) -> Option<String> {
         ("filesystem", _) if device.find("driver@type") == Some("virtiofs") => {
             virtio(device, "vhost-user-fs")
         }
+        ("filesystem", _) if device.find("driver@type") == Some("mtp") => "usb-mtp".into(),
         ("filesystem", _) => virtio(device, "virtio-9p"),
         ("crypto", _) => virtio(device, "virtio-crypto"),
         ("shmem", _) => device.find("model@type").unwrap_or("ivshmem").to_owned(),

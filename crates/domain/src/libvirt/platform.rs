@@ -1,6 +1,7 @@
 //! The machine, its features and its clock.
 
 use super::reading::Reading;
+use crate::defaults::{architecture_of_machine, other_than_x86};
 use crate::xml::Node;
 use crate::{Accelerator, FeatureState, GuestIommu, Irqchip, Set, TickPolicy};
 
@@ -26,6 +27,24 @@ impl<'t> Reading<'t> {
         }
         self.definition.machine.kind = domain.value("os/type@machine").map(|value| value.string());
         self.definition.program = domain.value("devices/emulator").map(|value| value.string());
+        self.definition.other_architecture = self.other_architecture();
+        self.definition.machine.encryption = domain
+            .child("launchSecurity")
+            .and_then(|security| security.attribute("type"))
+            .map(|kind| kind.string());
+    }
+
+    /// The architecture in the text, or else that of the program or the machine type, if it is not x86.
+    fn other_architecture(&self) -> Option<Set<String>> {
+        let said = |path: &str, other: fn(&str) -> Option<&str>| {
+            let value = self.domain.value(path)?;
+            Some(value.set(other(value.text)?.to_owned()))
+        };
+        if self.domain.find("os/type@arch").is_some() {
+            return said("os/type@arch", |arch| (!["x86_64", "i686"].contains(&arch)).then_some(arch));
+        }
+        said("devices/emulator", other_than_x86)
+            .or_else(|| said("os/type@machine", |kind| architecture_of_machine(kind)))
     }
 
     pub(super) fn features(&mut self) {

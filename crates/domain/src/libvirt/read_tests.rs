@@ -183,6 +183,30 @@ fn numbers_beyond_all_machines_cost_nothing() {
 }
 
 #[test]
+fn another_architecture_is_read_from_what_names_it() {
+    let other = |text: &str| domain(text).other_architecture.map(|set| set.value);
+    assert_eq!(
+        other("<os><type arch='s390x' machine='s390-ccw-virtio'>hvm</type></os>").as_deref(),
+        Some("s390x")
+    );
+    let program = "<devices><emulator>/usr/bin/qemu-system-riscv64</emulator></devices>";
+    assert_eq!(other(program).as_deref(), Some("riscv64"));
+    assert_eq!(other("<os><type arch='i686' machine='pc'>hvm</type></os>"), None);
+    assert_eq!(other("<os><type machine='pc'>hvm</type></os>"), None);
+}
+
+#[test]
+fn encryption_and_shared_disks_are_read() {
+    let vm = domain(
+        "<launchSecurity type='sev-snp'><policy>0x30000</policy></launchSecurity><devices><disk type='file'>\
+         <driver name='qemu'/><source file='/a'/><target dev='vda' bus='virtio'/><shareable/></disk></devices>",
+    );
+    assert_eq!(vm.machine.encryption.unwrap().value, "sev-snp");
+    assert_eq!(vm.devices[0].cache.as_ref().unwrap().value, "none");
+    assert_eq!(vm.devices[0].resource.as_deref(), Some("file"));
+}
+
+#[test]
 fn iommus_are_read() {
     let definition = devices(
         "<iommu model='intel'><driver intremap='on' caching_mode='on' eim='off' iotlb='on'/></iommu>",

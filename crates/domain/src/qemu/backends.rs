@@ -65,6 +65,8 @@ impl Backends {
     pub(super) fn describe_disk(&self, reading: &Reading<'_>, first: usize, device: &mut Device) {
         for number in self.chain(reading, first) {
             let item = &reading.items[number];
+            device.resource =
+                lowest_property(item, "driver").map(|driver| driver.value.clone()).or(device.resource.take());
             let aio = lowest_property(item, "aio");
             device.aio = device.aio.take().or_else(|| Some(reading.said(item, aio?)));
             for key in ["filename", "file", "host_device", "vhost-user"] {
@@ -79,6 +81,7 @@ impl Backends {
     /// Adds the settings of a network interface's backend to the device.
     pub(super) fn describe_network(reading: &Reading<'_>, item: &Item, device: &mut Device) {
         let kind = item.value("type").unwrap_or_default();
+        device.resource = Some(kind.to_owned());
         let (backend, place) = match kind {
             "vhost-user" => (Backend::VhostUser, reading.set(item, "type")),
             "vhost-vdpa" => (Backend::Vdpa, reading.set(item, "type")),

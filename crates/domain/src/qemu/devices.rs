@@ -109,7 +109,8 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
             }
         }
     }
-    if let Some(backend) = backend_of(model) {
+    let node = device.resource.as_deref().filter(|_| device.kind == DeviceKind::Disk).unwrap_or_default();
+    if let Some(backend) = backend_of(model).or_else(|| backend_of(node)) {
         device.backend = Some(Set::new(backend, item.place.clone()));
     } else if device.backend.is_none() && device.kind == DeviceKind::Disk {
         device.backend = Some(Set::new(Backend::Vmm, item.place.clone()));
@@ -117,11 +118,11 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
     Some((device, origin))
 }
 
-/// The backend, if the model determines it.
+/// The backend, if the model of the device or the driver of its block node determines it.
 fn backend_of(model: &str) -> Option<Backend> {
-    if model.starts_with("vhost-user-") {
+    if model.starts_with("vhost-user-") || model == "virtio-blk-vhost-user" {
         Some(Backend::VhostUser)
-    } else if model.starts_with("vhost-vdpa-") {
+    } else if model.starts_with("vhost-vdpa-") || model == "virtio-blk-vhost-vdpa" {
         Some(Backend::Vdpa)
     } else if model.starts_with("vhost-scsi") || model.starts_with("vhost-vsock") {
         Some(Backend::Vhost)

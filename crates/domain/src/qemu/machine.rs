@@ -40,6 +40,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
         }
     }
     memory_of_backend(reading);
+    encryption(reading);
     iommu_globals(reading);
 }
 
@@ -200,6 +201,17 @@ fn memory_of_backend(reading: &mut Reading<'_>) {
         reading.named("object", "id", &id.value.1).and_then(|item| reading.set(&reading.items[item], "size"));
     reading.definition.memory_mib =
         size.and_then(|set| Some(Set::new(bytes(&set.value, 1)? >> 20, set.place)));
+}
+
+/// The type of the object that encrypts the guest's memory; its name if there is no such object.
+fn encryption(reading: &mut Reading<'_>) {
+    const NAMES: [&str; 2] = ["confidential-guest-support", "memory-encryption"];
+    let properties = &reading.definition.machine.properties;
+    let Some(set) = properties.iter().rev().find(|set| NAMES.contains(&set.value.0.as_str())) else { return };
+    let object = reading.named("object", "id", &set.value.1);
+    let kind = object.and_then(|number| reading.items[number].value("qom-type"));
+    let kind = kind.map_or(set.value.1.as_str(), |kind| kind.strip_suffix("-guest").unwrap_or(kind));
+    reading.definition.machine.encryption = Some(Set::new(kind.to_owned(), set.place.clone()));
 }
 
 /// A policy for lost ticks, by the names of QEMU's `LostTickPolicy`.

@@ -5,6 +5,7 @@ use super::command::{self, Given, cut};
 use super::items;
 use super::reading::Reading;
 use super::{backends, cpu, devices, implied, machine};
+use crate::defaults::{architecture_of_machine, other_than_x86};
 use crate::{Definition, Error, Files, Form, Set, Text};
 
 /// Reads a command.
@@ -23,9 +24,17 @@ pub(super) fn read<'a>(text: &'a Text, files: &dyn Files) -> Result<Reading<'a>,
         Set::new(program.text.clone(), place(program.written.clone(), program.line, &text.bytes))
     });
     unknown(&mut reading);
+    reading.definition.other_architecture = reading.definition.program.as_ref().and_then(|program| {
+        Some(Set::new(other_than_x86(&program.value)?.to_owned(), program.place.clone()))
+    });
     let names: Vec<_> = reading.items.iter().filter(|item| item.name == "name").collect();
     reading.definition.name = names.iter().rev().find_map(|item| reading.set(item, "guest"));
     machine::read(&mut reading);
+    let kind = reading.definition.machine.kind.as_ref();
+    let by_machine = kind.and_then(|kind| {
+        Some(Set::new(architecture_of_machine(&kind.value)?.to_owned(), kind.place.clone()))
+    });
+    reading.definition.other_architecture = reading.definition.other_architecture.take().or(by_machine);
     cpu::read(&mut reading);
     let backends = backends::Backends::of(&reading);
     devices::read(&mut reading, &backends);

@@ -184,3 +184,16 @@ fn what_the_machine_brings_along_is_what_qemu_7_2_shows() {
         assert_eq!(own(&vm(arguments)), expected, "{arguments}");
     }
 }
+
+#[test]
+fn encryption_is_the_type_of_its_object_and_a_disk_has_the_driver_of_its_node() {
+    let encrypted = vm("-machine q35,confidential-guest-support=lsec0 -object sev-snp-guest,id=lsec0 \
+         -blockdev driver=rbd,node-name=s,pool=p,image=i -blockdev driver=raw,node-name=f,file=s \
+         -device virtio-blk-pci,drive=f");
+    assert_eq!(encrypted.machine.encryption.unwrap().value, "sev-snp");
+    let disk = encrypted.devices.iter().find(|device| device.model == "virtio-blk-pci").unwrap();
+    assert_eq!((disk.resource.as_deref(), &disk.source), (Some("rbd"), &None));
+    let vdpa = vm("-blockdev driver=virtio-blk-vhost-vdpa,node-name=v,path=/dev/vhost-vdpa-0 \
+         -device virtio-blk-pci,drive=v");
+    assert_eq!(vdpa.devices[0].backend.as_ref().unwrap().value, Backend::Vdpa);
+}

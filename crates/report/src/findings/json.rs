@@ -11,6 +11,9 @@ struct Fields<'a> {
     /// The subject: a file, a process, a domain, or the host.
     subject: &'a str,
     summary: Tally,
+    /// The reason why no rule judges the definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<&'a str>,
     sections: &'a [Section],
     /// Parts of a definition that were not understood.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -23,6 +26,7 @@ pub fn json<'a>(subject: &'a str, sections: &'a [Section], doubts: &'a [String])
     Document::new(Fields {
         subject,
         summary: Tally::of(sections.iter().flat_map(|section| &section.findings)),
+        not_judged: doctor::not_judged(sections),
         sections,
         doubts,
     })

@@ -5,6 +5,7 @@ use doctor::{Section, Tally};
 use super::tree::{FindingsView, findings, findings_summary};
 use crate::terminal::labels::itemized;
 use crate::terminal::{NARROWEST, wrapped};
+use crate::text::printable;
 
 /// The findings in a definition, the parts that were not understood, and the sum.
 #[must_use]
@@ -22,7 +23,11 @@ pub fn terminal(sections: &[Section], doubts: &[String], tally: Tally, view: Fin
         part("Not understood\n\n", itemized(doubts, width));
     }
     let sum = findings_summary(tally);
-    let sentence = if tally.to_fix() { format!("{sum}.") } else { format!("Nothing to fix: {sum}.") };
+    let sentence = match doctor::not_judged(sections) {
+        Some(why) => format!("Not judged: {}.", printable(why)),
+        None if tally.to_fix() => format!("{sum}."),
+        None => format!("Nothing to fix: {sum}."),
+    };
     part("", wrapped(&sentence, width, "", ""));
     text
 }

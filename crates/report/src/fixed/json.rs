@@ -12,6 +12,9 @@ use crate::json::Document;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Fields<'a> {
     subject: &'a str,
+    /// The reason why no rule judges the definition, so that nothing is changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<&'a str>,
     /// The new text was written.
     applied: bool,
     rules: &'a [RuleChanges],
@@ -37,6 +40,7 @@ pub fn json<'a>(subject: &'a str, old: &[u8], fixed: &'a Fixed, applied: bool) -
         |sections: &[doctor::Section]| Tally::of(sections.iter().flat_map(|section| &section.findings));
     Document::new(Fields {
         subject,
+        not_judged: doctor::not_judged(&fixed.before),
         applied,
         rules: &fixed.plan.rules,
         left: &fixed.plan.left,

@@ -60,6 +60,10 @@ pub fn terminal(view: FixedView<'_>) -> String {
         text.push('\n');
     }
     text += &wrapped(view.ending, width, "", "");
+    if let Some(why) = doctor::not_judged(&fixed.before) {
+        text += &wrapped(&format!("Not judged: {}.", printable(why)), width, "", "");
+        return text;
+    }
     let tally = Tally::of(fixed.after.iter().flat_map(|section| &section.findings));
     let remain = format!("What remains: {}.", findings_summary(tally));
     text += &wrapped(&remain, width, "", "");

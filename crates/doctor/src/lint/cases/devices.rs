@@ -61,9 +61,10 @@ pub(super) fn of_devices() -> Vec<Cases> {
         row(
             "disk-aio",
             vec![
-                (any(), |vm| disk(vm, |disk| disk.cache = Some(said("none".to_owned(), "cache=none")))),
+                (any(), |vm| disk(vm, direct)),
                 (any(), |vm| {
                     disk(vm, |disk| {
+                        direct(disk);
                         disk.cache = Some(said("writeback".to_owned(), "cache=writeback"));
                         disk.aio = Some(said("native".to_owned(), "aio=native"));
                     });
@@ -71,6 +72,20 @@ pub(super) fn of_devices() -> Vec<Cases> {
             ],
             vec![
                 (any(), |vm| disk(vm, |_| {})),
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        direct(disk);
+                        disk.resource = Some("rbd".to_owned());
+                    });
+                }),
+                // libvirt's name of an image in a pool of Ceph's is no path, and has no colon.
+                (any(), |vm| {
+                    disk(vm, |disk| {
+                        direct(disk);
+                        disk.source = Some(said("pool/image".to_owned(), "name='pool/image'"));
+                        disk.resource = Some("network".to_owned());
+                    });
+                }),
                 (any(), |vm| {
                     disk(vm, |disk| {
                         disk.cache = Some(said("none".to_owned(), "cache=none"));
@@ -98,7 +113,10 @@ pub(super) fn of_devices() -> Vec<Cases> {
             vec![
                 (any(), |vm| network(vm, |network| network.backend = None)),
                 (any(), |vm| {
-                    network(vm, |network| network.backend = Some(said(Backend::Vmm, "-netdev user,id=n")));
+                    network(vm, |network| {
+                        network.backend = Some(said(Backend::Vmm, r#"-netdev {"type":"user","id":"n"}"#));
+                        network.resource = Some("user".to_owned());
+                    });
                 }),
             ],
             vec![
@@ -106,6 +124,12 @@ pub(super) fn of_devices() -> Vec<Cases> {
                 (any(), |vm| {
                     vm.form = Form::Libvirt;
                     network(vm, |network| network.backend = None);
+                }),
+                (any(), |vm| {
+                    network(vm, |network| {
+                        network.backend = Some(said(Backend::Vmm, "-netdev socket,id=n"));
+                        network.resource = Some("socket".to_owned());
+                    });
                 }),
             ],
         ),
@@ -125,7 +149,10 @@ pub(super) fn of_devices() -> Vec<Cases> {
         ),
         row(
             "virtio-ioeventfd",
-            vec![(any(), |vm| disk(vm, |disk| property(disk, "ioeventfd", "off")))],
+            vec![
+                (any(), |vm| disk(vm, |disk| property(disk, "ioeventfd", "off"))),
+                (any(), |vm| disk(vm, |disk| property(disk, "driver@ioeventfd", "off"))),
+            ],
             vec![(any(), |vm| disk(vm, |disk| property(disk, "ioeventfd", "on")))],
         ),
         row(

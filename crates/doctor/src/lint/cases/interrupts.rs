@@ -28,12 +28,20 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                     kernel_irqchip(vm);
                     vm.machine.kind = Some(said("microvm".to_owned(), "microvm"));
                 }),
+                (any(), |vm| {
+                    kernel_irqchip(vm);
+                    vm.timers.pit = Some(said(TickPolicy::Discard, "lost_tick_policy=discard"));
+                }),
             ],
         ),
         row(
             "pit-lost-ticks",
             vec![
                 (any(), kernel_irqchip),
+                (any(), |vm| {
+                    kernel_irqchip(vm);
+                    vm.timers.pit = Some(said(TickPolicy::CatchUp, "tickpolicy='catchup'"));
+                }),
                 (amd(Technology::Avic, 6, 12), |vm| {
                     kernel_irqchip(vm);
                     vm.timers.pit = Some(said(TickPolicy::Delay, "lost_tick_policy=delay"));
@@ -55,14 +63,12 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
         row(
             "encrypted-memory",
             vec![(any(), |vm| {
-                let cgs = ("confidential-guest-support".to_owned(), "sev0".to_owned());
-                vm.machine.properties.push(said(cgs, "confidential-guest-support=sev0"));
+                vm.machine.encryption = Some(said("sev".to_owned(), "confidential-guest-support=lsec0"));
             })],
             vec![
                 (any(), |_| {}),
                 (any(), |vm| {
-                    let cgs = ("confidential-guest-support".to_owned(), "tdx0".to_owned());
-                    vm.machine.properties.push(said(cgs, "confidential-guest-support=tdx0"));
+                    vm.machine.encryption = Some(said("tdx".to_owned(), "confidential-guest-support=lsec0"));
                 }),
             ],
         ),

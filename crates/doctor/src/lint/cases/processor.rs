@@ -43,7 +43,14 @@ pub(super) fn of_cpu() -> Vec<Cases> {
         ),
         row(
             "topoext",
-            vec![(any(), |vm| vm.vcpus.threads = Some(said(2, "threads=2")))],
+            vec![
+                (any(), |vm| vm.vcpus.threads = Some(said(2, "threads=2"))),
+                (any(), |vm| {
+                    vm.vcpus.threads = Some(said(2, "threads=2"));
+                    vm.cpu.model = Some(said(CpuModel::Named("EPYC".to_owned()), "-cpu EPYC"));
+                    feature(vm, "topoext", FeatureState::Off);
+                }),
+            ],
             vec![
                 (any(), |_| {}),
                 (intel(), |vm| vm.vcpus.threads = Some(said(2, "threads=2"))),
@@ -107,7 +114,7 @@ pub(super) fn of_enlightenments() -> Vec<Cases> {
         row(
             "hyperv-stimer",
             vec![(any(), |vm| enlighten(vm, &["relaxed"]))],
-            vec![(any(), |_| {}), (any(), |vm| enlighten(vm, GOOD))],
+            vec![(any(), |_| {}), (any(), |vm| enlighten(vm, GOOD)), (any(), |vm| enlighten(vm, &["crash"]))],
         ),
         row(
             "hyperv-stimer-direct",

@@ -96,6 +96,11 @@ pub(super) fn of_placement() -> Vec<Cases> {
             })],
             vec![
                 (any(), |_| {}),
+                // Two vCPUs have four CPUs: the scheduler keeps them apart from the VMM.
+                (any(), |vm| {
+                    pins(vm, &[(0, "0-3"), (1, "0-3")]);
+                    vm.emulator_cpus = Some(said("0-3".to_owned(), "emulatorpin 0-3"));
+                }),
                 (any(), |vm| {
                     pins(vm, &[(0, "2"), (1, "3")]);
                     vm.emulator_cpus = Some(said("0-1".to_owned(), "emulatorpin 0-1"));

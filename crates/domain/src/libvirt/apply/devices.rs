@@ -80,6 +80,10 @@ impl<'t> Step<'t> {
         if bus == "virtio" {
             edits.extend(self.style.remove_attribute(target, "rotation_rate"));
         }
+        // Only USB and SCSI disks can be removable, and libvirt refuses others that say so.
+        if !["usb", "scsi"].contains(&bus) {
+            edits.extend(self.style.remove_attribute(target, "removable"));
+        }
         edits.extend(self.without_address(disk));
         let seen = if bus == "virtio" { "/dev/vdX" } else { "/dev/sdX" };
         Ok(made.and(edits).noting(format!(

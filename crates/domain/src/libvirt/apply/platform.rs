@@ -2,6 +2,7 @@
 
 use super::order::{DEVICES, DOMAIN, FEATURES, before};
 use super::{Made, Step};
+use crate::change::SPLIT_NOTE;
 use crate::xml::{New, Replacement};
 use crate::{Accelerator, Irqchip, TickPolicy};
 
@@ -26,10 +27,12 @@ impl Step<'_> {
             return Err("Only a domain of type kvm has interrupt controllers in the kernel.".into());
         }
         let driver = if irqchip == Irqchip::Split { "qemu" } else { "kvm" };
-        Ok(Made::of(match self.domain.child("features/ioapic") {
+        let made = Made::of(match self.domain.child("features/ioapic") {
             Some(ioapic) => self.style.set_attribute(ioapic, "driver", driver),
             None => self.feature(New::named("ioapic").with("driver", driver)),
-        }))
+        });
+        let splits = irqchip == Irqchip::Split && self.definition.irqchip_in_force() == Irqchip::Kernel;
+        Ok(if splits { made.noting(SPLIT_NOTE) } else { made })
     }
 
     pub(super) fn pit(&self, policy: TickPolicy) -> Result<Made, String> {
@@ -110,7 +113,7 @@ impl Step<'_> {
         }
         // QEMU remaps interrupts only with its own I/O APIC.
         let split = self.irqchip(Irqchip::Split)?;
-        Ok(made.and(split.replacements).noting(
+        Ok(made.and(split.replacements).noting(SPLIT_NOTE).noting(
             "Interrupt remapping needs the I/O APIC in QEMU, so <ioapic driver='qemu'/> was set as well.",
         ))
     }

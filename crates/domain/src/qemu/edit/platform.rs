@@ -3,6 +3,7 @@
 use super::super::machine::{global_parts, iommu_model};
 use super::super::properties::{same_name, switch};
 use super::editor::{Editor, Outcome, Value};
+use crate::change::SPLIT_NOTE;
 use crate::{Accelerator, DeviceKind, Irqchip, TickPolicy};
 
 /// The effective item for a property of the machine or the accelerator.
@@ -28,6 +29,9 @@ pub(super) fn irqchip(editor: &mut Editor<'_>, chip: Irqchip) -> Outcome {
                     (vtd_decide_config). Set its intremap=off first."
                 .to_owned(),
         );
+    }
+    if chip == Irqchip::Split && definition.irqchip_in_force() == Irqchip::Kernel {
+        editor.notes.push(SPLIT_NOTE.to_owned());
     }
     let value = Value::Text(match chip {
         Irqchip::Kernel => "on",
