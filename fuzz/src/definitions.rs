@@ -18,7 +18,9 @@ pub fn change(kind: u8, device: u8) -> Change {
             let state = if on { FeatureState::On } else { FeatureState::Off };
             Change::CpuFeature(name(&["x2apic", "svm", "topoext", "hv-time", "kvm-msi-ext-dest-id"]), state)
         }
-        8 | 9 => Change::HyperV(name(&["synic", "stimer", "avic", "vpindex", "spinlocks", "time"]), on),
+        9 if on => Change::SharedMemory,
+        9 => Change::Reconnect { device: device_number },
+        8 => Change::HyperV(name(&["synic", "stimer", "avic", "vpindex", "spinlocks", "time"]), on),
         10 => Change::InterruptRemapping,
         11 | 12 => {
             let models = ["virtio-blk-pci", "virtio-net-pci", "virtio-vga"];

@@ -140,6 +140,7 @@ fn same_thing(one: &Change, other: &Change) -> bool {
         | Change::Vhost { device, .. }
         | Change::Queues { device, .. }
         | Change::IoThread { device, .. }
+        | Change::Reconnect { device }
         | Change::Aio { device, .. } => (String::new(), *device),
         _ => (String::new(), 0),
     };

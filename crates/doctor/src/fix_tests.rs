@@ -156,6 +156,32 @@ fn a_cpuset_of_all_threads_is_no_pin_of_the_vmm() {
 }
 
 #[test]
+fn vhost_user_devices_get_shared_memory_and_connect_again() {
+    let devices = "<disk type='vhostuser'><source type='unix' path='/run/b'/><target dev='vdb' bus='virtio'/></disk>\
+                   <interface type='vhostuser'><source type='unix' path='/run/n' mode='client'/><model type='virtio'/></interface>";
+    let xml = XML.replace("<interface type='network'>", &format!("{devices}<interface type='network'>"));
+    let arguments = "qemu-system-x86_64 -M q35 -accel kvm -m 512 -cpu host -smp 2 -nodefaults \
+                     -chardev socket,id=b,path=/run/b -device vhost-user-blk-pci,chardev=b \
+                     -chardev socket,id=n,path=/run/n -netdev vhost-user,id=n,chardev=n -device virtio-net-pci,netdev=n";
+    for (text, form) in [(xml.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {
+        let text = Text::new("vm", text);
+        let fixed = fix(&text, form, &NoFiles, &HostSide::default(), &Chosen::Safe).unwrap();
+        let new = String::from_utf8(fixed.bytes.clone()).unwrap();
+        assert!(fixed.refused.is_empty(), "{:?}", fixed.refused);
+        let ruled = |sections: &[Section]| -> Vec<State> {
+            let findings = sections.iter().flat_map(|section| &section.findings);
+            findings
+                .filter(|one| ["vhost-user-memory", "vhost-user-reconnect"].contains(&&*one.rule))
+                .map(|one| one.state.clone())
+                .collect()
+        };
+        assert_eq!(ruled(&fixed.before), [State::Fail, State::Warn], "{:?}", fixed.before);
+        assert_eq!(ruled(&fixed.after), [State::Pass, State::Pass], "{new}");
+        assert!(new.contains("memfd") && new.matches("reconnect").count() == 2, "{new}");
+    }
+}
+
+#[test]
 fn a_rule_that_is_named_is_fixed_alone() {
     let fixed = fixed(&Chosen::rules(&["emulated-network".to_owned()]).unwrap());
     let text = String::from_utf8(fixed.bytes.clone()).unwrap();

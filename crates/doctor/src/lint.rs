@@ -20,6 +20,7 @@ mod rule;
 mod subject;
 mod timers;
 mod topology;
+mod vhost_user;
 mod virtio;
 mod xl;
 

@@ -30,6 +30,13 @@ pub enum Change {
     HyperV(String, bool),
     /// Adds an Intel IOMMU with interrupt remapping and APIC IDs above 255, or enables these.
     InterruptRemapping,
+    /// Makes the guest's memory a file that the processes behind vhost-user devices can map.
+    SharedMemory,
+    /// Lets QEMU connect again when the process behind a vhost-user device has ended.
+    Reconnect {
+        /// The index of the device.
+        device: usize,
+    },
     /// Sets a device's model; the device is identified by its index in
     /// [`Definition::devices`](super::Definition::devices).
     DeviceModel {

@@ -67,6 +67,9 @@ pub struct Definition {
     pub vcpus: Vcpus,
     /// Memory in MiB.
     pub memory_mib: Option<Set<u64>>,
+    /// The guest's memory is a file that other processes can map, or that is explicitly not so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_memory: Option<Set<bool>>,
     /// The CPU that the guest sees.
     pub cpu: GuestCpu,
     /// IOMMUs that the guest sees.
@@ -102,6 +105,7 @@ impl Definition {
             timers: Timers::default(),
             vcpus: Vcpus::default(),
             memory_mib: None,
+            shared_memory: None,
             cpu: GuestCpu::default(),
             iommus: Vec::new(),
             iothreads: Vec::new(),

@@ -68,6 +68,10 @@ pub struct Device {
     /// or driver of the lowest block node.
     #[serde(skip)]
     pub resource: Option<String>,
+    /// QEMU connects again when the process behind a vhost-user device has ended, or that process connects. `None` if
+    /// there is no such process, or nothing says how it is reached.
+    #[serde(skip)]
+    pub reconnects: Option<bool>,
     /// All properties in the text, in order.
     pub properties: Vec<(String, String)>,
     /// Its place in the text. Empty for default devices of the machine.
@@ -88,6 +92,7 @@ impl Device {
             cache: None,
             source: None,
             resource: None,
+            reconnects: None,
             properties: Vec::new(),
             place,
         }

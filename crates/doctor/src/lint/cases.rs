@@ -57,6 +57,7 @@ pub(super) fn device(kind: DeviceKind, model: &str) -> Device {
         cache: None,
         source: None,
         resource: None,
+        reconnects: None,
         properties: Vec::new(),
         place: place(&format!("-device {model}")),
     }
@@ -131,6 +132,13 @@ fn disk(vm: &mut Definition, change: impl Fn(&mut Device)) {
     disk.iothreads = vec![said("iothread1".to_owned(), "iothread=iothread1")];
     change(&mut disk);
     vm.iothreads = vec![IoThread { id: "iothread1".to_owned(), cpus: None }];
+    vm.devices.push(disk);
+}
+
+fn vhost_user(vm: &mut Definition, change: impl Fn(&mut Device)) {
+    let mut disk = device(DeviceKind::Disk, "vhost-user-blk-pci");
+    disk.backend = Some(said(Backend::VhostUser, "vhost-user-blk-pci"));
+    change(&mut disk);
     vm.devices.push(disk);
 }
 

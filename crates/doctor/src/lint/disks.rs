@@ -1,5 +1,7 @@
 //! Disks and their controllers.
 
+use std::collections::BTreeSet;
+
 use domain::{Backend, Change, Device, DeviceKind};
 
 use super::rule::{Rule, Verdict};
@@ -121,15 +123,12 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
 /// I/O threads for this many more disks: those that serve nothing, then new ones, until there are as many as vCPUs; from
 /// there on disks share them, first with the disks that have none yet.
 fn threads_for(subject: &Subject<'_>, wanted: usize) -> Vec<String> {
-    let devices = || subject.vm.devices.iter().flat_map(|device| &device.iothreads);
-    let (busy, mut threads): (Vec<String>, Vec<String>) = subject
-        .vm
-        .iothreads
-        .iter()
-        .map(|thread| thread.id.clone())
-        .partition(|id| devices().any(|used| used.value == *id));
+    let used = subject.vm.devices.iter().flat_map(|device| &device.iothreads);
+    let used: BTreeSet<&str> = used.map(|thread| thread.value.as_str()).collect();
+    let taken: BTreeSet<String> = subject.vm.iothreads.iter().map(|thread| thread.id.clone()).collect();
+    let ids = subject.vm.iothreads.iter().map(|thread| thread.id.clone());
+    let (busy, mut threads): (Vec<_>, Vec<_>) = ids.partition(|id| used.contains(id.as_str()));
     let most = usize::try_from(subject.vcpus()).unwrap_or(usize::MAX).max(1);
-    let taken: Vec<String> = subject.vm.iothreads.iter().map(|thread| thread.id.clone()).collect();
     let free = (1..).map(|number| format!("iothread{number}")).filter(|name| !taken.contains(name));
     let new = wanted.saturating_sub(threads.len()).min(most.saturating_sub(taken.len()));
     threads.extend(free.take(new));

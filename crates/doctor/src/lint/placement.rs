@@ -40,8 +40,11 @@ pub(super) const RULES: &[Rule] = &[
 
 const NOT_PINNED: &str = "no vCPU is pinned to CPUs without one to spare";
 
+/// A vCPU, and the list of its CPUs.
+type Pin = Set<(u32, String)>;
+
 /// The vCPUs' pins by their CPUs.
-fn groups<'a>(subject: &Subject<'a>) -> BTreeMap<BTreeSet<u32>, Vec<&'a Set<(u32, String)>>> {
+fn groups<'a>(subject: &Subject<'a>) -> BTreeMap<BTreeSet<u32>, Vec<&'a Pin>> {
     let mut groups: BTreeMap<BTreeSet<u32>, Vec<_>> = BTreeMap::new();
     for pin in &subject.vm.vcpu_pins {
         if let Some(set) = cpus(&pin.value.1).filter(|set| !set.is_empty()) {

@@ -6,7 +6,8 @@ use exits::{Cure, CurePlace, InhibitReason};
 
 use super::subject::Subject;
 use super::{
-    apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, virtio, xl,
+    apic, assigned, cpu, disks, enlightenments, interrupts, legacy, network, placement, timers, vhost_user,
+    virtio, xl,
 };
 pub(super) use crate::verdict::Verdict;
 
@@ -61,6 +62,8 @@ pub enum Group {
     Network,
     /// Notifications of virtio devices.
     Virtio,
+    /// Devices that another process serves.
+    VhostUser,
     /// Other emulated devices.
     Legacy,
     /// Which CPUs the VM's threads run on.
@@ -97,6 +100,7 @@ impl Group {
         Self::Disks,
         Self::Network,
         Self::Virtio,
+        Self::VhostUser,
         Self::Legacy,
         Self::Placement,
     ];
@@ -114,6 +118,7 @@ impl Group {
             Self::Disks => "disks",
             Self::Network => "network",
             Self::Virtio => "virtio",
+            Self::VhostUser => "vhost-user",
             Self::Legacy => "emulated",
             Self::Placement => "placement",
             Self::XlGuest => "xl-guest",
@@ -135,6 +140,7 @@ impl Group {
             Self::Disks => "Disks",
             Self::Network => "Network",
             Self::Virtio => "Virtio notifications",
+            Self::VhostUser => "Devices over vhost-user",
             Self::Legacy => "Emulated devices",
             Self::Placement => "Placement",
             Self::XlGuest => "Guest of Xen",
@@ -156,6 +162,7 @@ impl Group {
             Self::Disks => disks::RULES,
             Self::Network => network::RULES,
             Self::Virtio => virtio::RULES,
+            Self::VhostUser => vhost_user::RULES,
             Self::Legacy => legacy::RULES,
             Self::Placement => placement::RULES,
             Self::XlGuest => xl::GUEST,

@@ -6,6 +6,7 @@ mod order;
 mod platform;
 mod processor;
 mod traffic;
+mod vhost_user;
 
 use super::{find, read_domain};
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
@@ -127,6 +128,7 @@ impl Editing<'_> {
             | Change::Vhost { device, .. }
             | Change::Queues { device, .. }
             | Change::IoThread { device, .. }
+            | Change::Reconnect { device }
             | Change::Aio { device, .. } => device,
             _ => return Ok(change),
         };
@@ -186,6 +188,8 @@ impl<'t> Step<'t> {
             Change::Queues { device, queues } => self.queues(*device, *queues),
             Change::IoThread { device, iothread } => self.iothread(*device, iothread),
             Change::Aio { device, aio } => self.aio(*device, aio),
+            Change::SharedMemory => self.shared_memory(),
+            Change::Reconnect { device } => self.reconnect(*device),
         }
     }
 

@@ -91,6 +91,7 @@ impl<'t> Reading<'t> {
                 .get("type")
                 .filter(|_| matches!(kind, DeviceKind::Disk | DeviceKind::Network))
                 .map(str::to_owned),
+            reconnects: reconnects(node),
             properties,
             place: node.place(),
             model,
@@ -159,6 +160,14 @@ fn backend(node: Node<'_>, kind: DeviceKind, model: &str) -> Option<Set<Backend>
 /// The cache mode of a disk that VMs share: libvirt's default is then to have none (`qemuDomainPrepareDiskCachemode`).
 fn shared(disk: Node<'_>) -> Option<Value<'_>> {
     disk.child("shareable").map(|element| Value { text: "none", place: element.place() })
+}
+
+/// See [`Device::reconnects`].
+fn reconnects(node: Node<'_>) -> Option<bool> {
+    let source = node.child("source").filter(|source| source.get("type") == Some("unix"))?;
+    let vhost_user = node.get("type") == Some("vhostuser");
+    vhost_user
+        .then(|| source.get("mode") == Some("server") || source.find("reconnect@enabled") == Some("yes"))
 }
 
 fn iothreads(node: Node<'_>) -> Vec<Set<String>> {

@@ -43,8 +43,7 @@ impl<'t> Reading<'t> {
         if self.domain.find("os/type@arch").is_some() {
             return said("os/type@arch", |arch| (!["x86_64", "i686"].contains(&arch)).then_some(arch));
         }
-        said("devices/emulator", other_than_x86)
-            .or_else(|| said("os/type@machine", |kind| architecture_of_machine(kind)))
+        said("devices/emulator", other_than_x86).or_else(|| said("os/type@machine", architecture_of_machine))
     }
 
     pub(super) fn features(&mut self) {

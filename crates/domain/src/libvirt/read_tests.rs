@@ -207,6 +207,21 @@ fn encryption_and_shared_disks_are_read() {
 }
 
 #[test]
+fn shared_memory_is_read_from_its_access_and_its_source() {
+    let shared = |text: &str| domain(text).shared_memory.map(|set| set.value);
+    assert_eq!(shared("<memoryBacking><access mode='shared'/></memoryBacking>"), Some(true));
+    assert_eq!(shared("<memoryBacking><source type='memfd'/></memoryBacking>"), Some(true));
+    let private = "<memoryBacking><source type='memfd'/><access mode='private'/></memoryBacking>";
+    assert_eq!(shared(private), Some(false));
+    assert_eq!(shared("<memoryBacking><source type='file'/><hugepages/></memoryBacking>"), None);
+    let cells = |second: &str| {
+        format!("<cpu><numa><cell memAccess='shared'/><cell memAccess='{second}'/></numa></cpu>")
+    };
+    assert_eq!(shared(&cells("shared")), Some(true));
+    assert_eq!(shared(&cells("private")), Some(false));
+}
+
+#[test]
 fn iommus_are_read() {
     let definition = devices(
         "<iommu model='intel'><driver intremap='on' caching_mode='on' eim='off' iotlb='on'/></iommu>",

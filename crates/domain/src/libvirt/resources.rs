@@ -15,9 +15,27 @@ impl<'t> Reading<'t> {
         if let Some(memory) = domain.value("memory") {
             self.definition.memory_mib = self.mebibytes(&memory, domain.find("memory@unit"));
         }
+        self.definition.shared_memory = self.shared_memory();
         self.vcpus();
         self.iothreads();
         self.pins();
+    }
+
+    /// The access to the memory by other processes (libvirt `qemuBuildMemoryBackendProps`): to that of cells, or of the
+    /// domain; `memfd` is shared if nothing says how it is accessed.
+    fn shared_memory(&self) -> Option<Set<bool>> {
+        let cells = self.domain.child("cpu/numa").into_iter().flat_map(|numa| numa.all("cell"));
+        let mut cells = cells.map(|cell| cell.value("@memAccess"));
+        if let Some(Some(first)) = cells.next() {
+            let shared = |cell: Option<Value<'_>>| cell.is_some_and(|value| value.text == "shared");
+            return Some(first.set(first.text == "shared" && cells.all(shared)));
+        }
+        if let Some(access) = self.domain.value("memoryBacking/access@mode") {
+            return Some(access.set(access.text == "shared"));
+        }
+        let source =
+            self.domain.value("memoryBacking/source@type").filter(|source| source.text == "memfd")?;
+        Some(source.set(true))
     }
 
     /// Memory in libvirt's units (`virScaleInteger`): KiB by default.

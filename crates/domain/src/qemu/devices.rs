@@ -109,6 +109,10 @@ fn device(reading: &Reading<'_>, number: usize, backends: &Backends) -> Option<(
             }
         }
     }
+    if device.model.starts_with("vhost-user-") || device.resource.as_deref() == Some("vhost-user") {
+        let backend = origin.backend.map_or(item, |backend| &reading.items[backend]);
+        device.reconnects = reconnects(reading, backend);
+    }
     let node = device.resource.as_deref().filter(|_| device.kind == DeviceKind::Disk).unwrap_or_default();
     if let Some(backend) = backend_of(model).or_else(|| backend_of(node)) {
         device.backend = Some(Set::new(backend, item.place.clone()));
@@ -129,6 +133,15 @@ fn backend_of(model: &str) -> Option<Backend> {
     } else {
         None
     }
+}
+
+/// See [`Device::reconnects`].
+fn reconnects(reading: &Reading<'_>, item: &Item) -> Option<bool> {
+    let socket = &reading.items[reading.named("chardev", "id", item.value("chardev")?)?];
+    let set = |key: &str| reading.number(socket, key).is_some_and(|set| set.value > 0);
+    let connects = socket.value("backend") == Some("socket") && socket.value("path").is_some();
+    connects
+        .then(|| socket.properties.switch("server") == Some(true) || set("reconnect") || set("reconnect-ms"))
 }
 
 /// The I/O threads of a device: one, or one for each of some queues (QEMU 9.0 and later).

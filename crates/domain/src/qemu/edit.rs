@@ -7,6 +7,7 @@ mod editor;
 mod input_output;
 mod model;
 mod platform;
+mod vhost_user;
 
 use super::command::cut;
 use super::reader;
@@ -89,6 +90,7 @@ fn position(change: &Change) -> Option<usize> {
         | Change::Vhost { device, .. }
         | Change::Queues { device, .. }
         | Change::IoThread { device, .. }
+        | Change::Reconnect { device }
         | Change::Aio { device, .. } => Some(*device),
         _ => None,
     }
@@ -137,6 +139,8 @@ fn make(
             Change::Queues { queues, .. } => input_output::queues(&mut editor, device, *queues),
             Change::IoThread { iothread, .. } => input_output::iothread(&mut editor, device, iothread),
             Change::Aio { aio, .. } => input_output::aio(&mut editor, device, aio),
+            Change::SharedMemory => vhost_user::shared_memory(&mut editor),
+            Change::Reconnect { .. } => vhost_user::reconnect(&mut editor, device),
         }?;
         let again = editor.again;
         notes.append(&mut editor.notes);

@@ -40,6 +40,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
         }
     }
     memory_of_backend(reading);
+    shared_memory(reading);
     encryption(reading);
     iommu_globals(reading);
 }
@@ -201,6 +202,34 @@ fn memory_of_backend(reading: &mut Reading<'_>) {
         reading.named("object", "id", &id.value.1).and_then(|item| reading.set(&reading.items[item], "size"));
     reading.definition.memory_mib =
         size.and_then(|set| Some(Set::new(bytes(&set.value, 1)? >> 20, set.place)));
+}
+
+/// The items of the objects that are the guest's memory, of NUMA nodes or of the machine.
+pub(super) fn memory_backends(reading: &Reading<'_>) -> Vec<usize> {
+    let nodes =
+        reading.items.iter().filter(|item| item.name == "numa").filter_map(|item| item.value("memdev"));
+    let properties = &reading.definition.machine.properties;
+    let machine = properties.iter().rev().find(|set| set.value.0 == "memory-backend");
+    let names = nodes.chain(machine.map(|set| set.value.1.as_str()));
+    // More nodes than QEMU allows need no look.
+    const MOST: usize = 128;
+    names.take(MOST).filter_map(|id| reading.named("object", "id", id)).collect()
+}
+
+/// The memory is shared if all of its objects are files: memfd is by default (QEMU `backends/hostmem-memfd.c`).
+fn shared_memory(reading: &mut Reading<'_>) {
+    let shared = |item: &Item| match (item.value("qom-type"), item.properties.switch("share")) {
+        (Some("memory-backend-memfd"), share) => share != Some(false),
+        (Some("memory-backend-file" | "memory-backend-shm" | "memory-backend-epc"), share) => {
+            share == Some(true)
+        }
+        _ => false,
+    };
+    let backends = memory_backends(reading);
+    let Some(&first) = backends.first() else { return };
+    let all = backends.iter().all(|&number| shared(&reading.items[number]));
+    let place = reading.items[first].place.clone();
+    reading.definition.shared_memory = Some(Set::new(all, place));
 }
 
 /// The type of the object that encrypts the guest's memory; its name if there is no such object.

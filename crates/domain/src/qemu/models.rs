@@ -175,7 +175,6 @@ const INPUT: &[&str] = &[
     "usb-mouse",
     "usb-kbd",
     "usb-wacom",
-    "usb-mtp",
     "virtio-keyboard",
     "virtio-mouse",
     "virtio-tablet",

@@ -51,6 +51,8 @@ proptest! {
             Change::CpuFeature("x2apic".into(), FeatureState::On),
             Change::HyperV("stimer-direct".into(), true),
             Change::InterruptRemapping,
+            Change::SharedMemory,
+            Change::Reconnect { device },
             Change::DeviceModel { device, model: "virtio-blk-pci".into() },
             Change::Queues { device, queues: 3 },
             Change::IoThread { device, iothread: "iothread3".into() },

@@ -48,6 +48,7 @@ pub(crate) fn changed(name: &str) -> Vec<u8> {
         Change::HyperV("stimer-direct".into(), true),
         Change::HyperV("time".into(), true),
         Change::InterruptRemapping,
+        Change::SharedMemory,
     ];
     let definition = domain::libvirt::read(&text(name), &domain::NoFiles).expect("it is libvirt's XML");
     for (device, what) in definition.devices.iter().enumerate() {

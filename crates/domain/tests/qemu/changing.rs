@@ -338,3 +338,38 @@ fn all_at_once_in_a_script_with_comments_and_arrays() {
     assert_eq!(edited.refused, []);
     insta::assert_snapshot!(String::from_utf8_lossy(&edited.bytes));
 }
+
+#[test]
+fn a_disk_that_moves_to_pci_takes_no_slot_that_another_device_names() {
+    let disk = |rest: &str| format!("kvm -drive if=none,id=d,file=a -device ide-hd,drive=d{rest}");
+    // QEMU would give it slot 2, and then refuse the balloon.
+    let named = disk(" -device virtio-balloon-pci,bus=pci.0,addr=0x2 -device edu,addr=1e.0");
+    let new = after(&named, model(0, "virtio-blk-pci"));
+    assert!(new.contains("-device virtio-blk-pci,drive=d,addr=0x1c "), "{new}");
+    // Where no device names its slot, QEMU numbers them all.
+    let new = after(&disk(" -device virtio-balloon-pci"), model(0, "virtio-blk-pci"));
+    assert!(new.contains("-device virtio-blk-pci,drive=d -device"), "{new}");
+}
+
+#[test]
+fn memory_becomes_shared_in_the_object_that_it_is() {
+    let cases = [
+        (
+            "kvm -M q35 -m 1G",
+            "kvm -M q35,memory-backend=mem0 -m 1G -object memory-backend-memfd,id=mem0,size=1024M,share=on",
+        ),
+        (
+            "kvm -M q35,memory-backend=m -object memory-backend-ram,id=m,size=1G",
+            "kvm -M q35,memory-backend=m -object memory-backend-memfd,id=m,size=1G,share=on",
+        ),
+        (
+            "kvm -object memory-backend-file,id=m,mem-path=/a,share=off,size=1G -numa node,memdev=m",
+            "kvm -object memory-backend-file,id=m,mem-path=/a,share=on,size=1G -numa node,memdev=m",
+        ),
+    ];
+    for (before, expected) in cases {
+        assert_eq!(after(before, Change::SharedMemory), expected);
+    }
+    let refused = edited("kvm -m 1G -mem-path /dev/hugepages", &[Change::SharedMemory]).refused;
+    assert!(refused[0].reason.contains("share=on"), "{refused:?}");
+}

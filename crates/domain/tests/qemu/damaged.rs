@@ -28,6 +28,7 @@ fn all_changes() -> Vec<Change> {
         Change::Hpet(false),
         Change::InterruptRemapping,
         Change::PitTickPolicy(TickPolicy::Discard),
+        Change::SharedMemory,
     ];
     for device in 0..12 {
         changes.push(Change::DeviceModel { device, model: "virtio-blk-pci".into() });
@@ -35,6 +36,7 @@ fn all_changes() -> Vec<Change> {
         changes.push(Change::IoThread { device, iothread: "io0".into() });
         changes.push(Change::Aio { device, aio: "native".into() });
         changes.push(Change::Vhost { device, on: true });
+        changes.push(Change::Reconnect { device });
         changes.push(Change::Queues { device, queues: 3 });
     }
     changes

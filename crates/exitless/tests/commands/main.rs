@@ -36,4 +36,5 @@ mod recordings;
 mod security;
 mod self_test;
 mod top;
+mod vm_fix;
 mod xen;

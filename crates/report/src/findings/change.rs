@@ -37,6 +37,10 @@ fn in_arguments(change: &Change) -> String {
             format!("-object iothread,id={iothread} -device ...,iothread={iothread}")
         }
         Change::Aio { aio, .. } => format!("aio={aio}"),
+        Change::SharedMemory => {
+            "-object memory-backend-memfd,id=mem0,size=...,share=on -machine memory-backend=mem0".to_owned()
+        }
+        Change::Reconnect { .. } => "-chardev socket,...,reconnect=1".to_owned(),
         other => unknown(other),
     }
 }
@@ -84,6 +88,10 @@ fn in_xml(change: &Change) -> String {
             format!("<iothreads>, and <driver iothread='{}'/>", iothread.trim_start_matches("iothread"))
         }
         Change::Aio { aio, .. } => format!("<driver io='{aio}'/>"),
+        Change::SharedMemory => {
+            "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>".to_owned()
+        }
+        Change::Reconnect { .. } => "<source ...><reconnect enabled='yes' timeout='1'/></source>".to_owned(),
         other => unknown(other),
     }
 }

@@ -161,6 +161,46 @@ pub(super) fn of_devices() -> Vec<Cases> {
             vec![(any(), |vm| network(vm, |network| property(network, "vectors", "10")))],
         ),
         row(
+            "vhost-user-memory",
+            vec![
+                (any(), |vm| vhost_user(vm, |_| {})),
+                (any(), |vm| {
+                    vhost_user(vm, |_| {});
+                    vm.shared_memory = Some(said(false, "share=off"));
+                }),
+            ],
+            vec![
+                (any(), |_| {}),
+                (any(), |vm| {
+                    vhost_user(vm, |_| {});
+                    vm.shared_memory = Some(said(true, "share=on"));
+                }),
+            ],
+        ),
+        row(
+            "vhost-user-queues",
+            vec![(any(), |vm| {
+                vcpus(vm, 8);
+                vhost_user(vm, |disk| disk.queues = Some(said(1, "num-queues=1")));
+            })],
+            vec![
+                (any(), |vm| vhost_user(vm, |disk| disk.queues = Some(said(1, "num-queues=1")))),
+                (any(), |vm| {
+                    vcpus(vm, 8);
+                    vhost_user(vm, |_| {});
+                }),
+            ],
+        ),
+        row(
+            "vhost-user-reconnect",
+            vec![(any(), |vm| vhost_user(vm, |disk| disk.reconnects = Some(false)))],
+            vec![
+                (any(), |vm| vhost_user(vm, |disk| disk.reconnects = Some(true))),
+                // A file system starts with its process, and libvirt has no such setting for it.
+                (any(), |vm| vhost_user(vm, |disk| disk.kind = DeviceKind::Other)),
+            ],
+        ),
+        row(
             "emulated-display",
             vec![(any(), |vm| vm.devices.push(device(DeviceKind::Display, "cirrus-vga")))],
             vec![(any(), |vm| vm.devices.push(device(DeviceKind::Display, "virtio-vga")))],

@@ -21,6 +21,10 @@ pub(super) fn holds(definition: &Definition, change: &Change) -> bool {
                 && value(iommu.interrupt_remapping.as_ref()) == Some(&true)
                 && value(iommu.extended_interrupt_mode.as_ref()) == Some(&true)
         }),
+        Change::SharedMemory => value(definition.shared_memory.as_ref()) == Some(&true),
+        Change::Reconnect { device: position } => {
+            device(*position).is_some_and(|device| device.reconnects == Some(true))
+        }
         Change::DeviceModel { device: position, model } => {
             device(*position).is_some_and(|device| device.model == *model)
         }

@@ -120,7 +120,29 @@ fn of_device(editor: &mut Editor<'_>, number: usize, device: usize, model: &str)
         let lacks = format!("{model} takes none of these properties of {}, which were dropped", old.model);
         editor.notes.push(format!("{lacks}: {}.", dropped.join(", ")));
     }
+    if moves && to == "pci" {
+        if let Some(slot) = free_slot(editor) {
+            editor.set(number, "addr", Value::Text(&slot))?;
+        }
+    }
     editor.set(number, "driver", Value::Text(model))
+}
+
+/// A slot of the first PCI bus that no device is told to take, from the end: QEMU gives devices without a place the first
+/// free slot, in their order, which may be one that a later device names. `None` if no device names one.
+fn free_slot(editor: &Editor<'_>) -> Option<String> {
+    // The chipset's own: LPC at 1f, USB at 1a and 1d, sound at 1b (QEMU `hw/i386/pc_q35.c`).
+    const LAST: u32 = 0x1e;
+    const CHIPSET: [u32; 3] = [0x1a, 0x1b, 0x1d];
+    let slot = |addr: &str| {
+        let slot = addr.split('.').next().unwrap_or(addr);
+        u32::from_str_radix(slot.trim_start_matches("0x"), 16).ok()
+    };
+    let devices = editor.reading.items.iter().filter(|item| item.name == "device");
+    let taken: Vec<u32> = devices.filter_map(|item| slot(item.value("addr")?)).collect();
+    // Changes before this one are in the text already.
+    let free = |slot: &u32| !taken.contains(slot) && !CHIPSET.contains(slot);
+    if taken.is_empty() { None } else { (1..=LAST).rev().find(free).map(|slot| format!("{slot:#x}")) }
 }
 
 /// The bus of a model.

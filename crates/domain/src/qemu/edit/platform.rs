@@ -54,7 +54,7 @@ pub(super) fn irqchip(editor: &mut Editor<'_>, chip: Irqchip) -> Outcome {
     add_to_machine(editor, "kernel-irqchip", value)
 }
 
-fn add_to_machine(editor: &mut Editor<'_>, key: &str, value: Value<'_>) -> Outcome {
+pub(super) fn add_to_machine(editor: &mut Editor<'_>, key: &str, value: Value<'_>) -> Outcome {
     if let Some(number) = editor.last_option("machine") {
         return editor.set(number, key, value);
     }

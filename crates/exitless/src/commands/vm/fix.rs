@@ -120,7 +120,9 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
             "libvirt has the new definition; {name} uses it from its next start. `exitless restore` undoes it."
         ),
         (Some(Written::Journalled), _) => "Written; `exitless restore` undoes it.".to_owned(),
-        (Some(Written::KeptBeside(old)), _) => format!("Written; the old text is in {}.", old.display()),
+        (Some(Written::KeptBeside { new, old }), _) => {
+            format!("Written; the old text is in {0}. `mv {0} {1}` undoes it.", old.display(), new.display())
+        }
         (None, _) if !changed => "There is nothing to change.".to_owned(),
         (None, Source::Process(_)) => {
             "Nothing was changed: the command line of a running process cannot be. Start \

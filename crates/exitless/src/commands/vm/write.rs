@@ -15,8 +15,13 @@ use knobs::{Change, Changes, Content, Lasting, RunningHost};
 pub(super) enum Written {
     /// It is in the journal, and `exitless restore` undoes it.
     Journalled,
-    /// Without root there is no journal: the old text is in this file next to it.
-    KeptBeside(PathBuf),
+    /// Without root there is no journal: the old text is in a file next to it.
+    KeptBeside {
+        /// The file that was written, which links lead to.
+        new: PathBuf,
+        /// The one with the old text.
+        old: PathBuf,
+    },
 }
 
 /// The folder of domain definitions for `exitless restore`. The directory above is not readable by others,
@@ -28,6 +33,10 @@ pub(super) fn file(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
     // A link stays a link.
     let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
     let name = path.to_str().ok_or_else(|| anyhow!("{} is not a UTF-8 path. Rename it", path.display()))?;
+    // The journal is root's alone, and only root can run `exitless restore`.
+    if !rustix::process::geteuid().is_root() {
+        return beside(&path, bytes);
+    }
     let mut changes = match journal() {
         Ok(changes) => changes,
         Err(knobs::Error::JournalWrite { .. }) => return beside(&path, bytes),
@@ -60,7 +69,7 @@ fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
         File::open(folder)?.sync_all()
     };
     write().with_context(|| format!("Writing {} failed; the old text is intact", path.display()))?;
-    Ok(Written::KeptBeside(kept))
+    Ok(Written::KeptBeside { new: path.to_owned(), old: kept })
 }
 
 /// A copy of the file under the first free name with the suffix `.orig`.
@@ -123,7 +132,7 @@ mod tests {
         fs::write(&path, "one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         for (number, (old, new)) in [("one", "two"), ("two", "three")].into_iter().enumerate() {
-            let Written::KeptBeside(kept) = beside(&path, new.as_bytes()).unwrap() else {
+            let Written::KeptBeside { old: kept, .. } = beside(&path, new.as_bytes()).unwrap() else {
                 panic!("{number}")
             };
             assert_eq!(fs::read_to_string(&kept).unwrap(), old);
