@@ -103,11 +103,11 @@ fuzz_target!(|input: Input<'_>| {
     match input {
         Input::Made(kernel, module) => {
             let names: usize = NAMES.iter().map(|name| name.len() + 1).sum();
-            live::read_type_information(&kernel.bytes(0), &module.bytes(names as u32));
+            host::btf::read_type_information(&kernel.bytes(0), &module.bytes(names as u32));
         }
         Input::Any(kernel, module) => {
-            live::read_type_information(kernel, module);
-            live::read_type_information(kernel, kernel);
+            host::btf::read_type_information(kernel, module);
+            host::btf::read_type_information(kernel, kernel);
         }
     }
 });

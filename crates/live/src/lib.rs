@@ -18,7 +18,6 @@
 //! # }
 //! ```
 
-mod btf;
 mod changes;
 mod clock;
 mod collector;
@@ -42,7 +41,6 @@ mod xentrace;
 mod xentrace_following;
 
 #[doc(hidden)]
-pub use btf::read_type_information;
 pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
 pub use collector::{

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use exits::Isa;
+use host::btf::Btf;
 use host::kvm::module_of;
-
-use crate::btf::Btf;
 
 /// Offsets, in bytes, that the programs need to read an exit's reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

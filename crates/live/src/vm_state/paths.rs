@@ -2,9 +2,9 @@
 
 use aya::Pod;
 use exits::Isa;
+use host::btf::Btf;
 
 use super::PATHS;
-use crate::btf::Btf;
 use crate::collector::layout::{kernel_types, module_types, starts_with_vcpu};
 
 /// `STEPS` of the program.

@@ -1,4 +1,4 @@
-//! The kernel's type information, as far as it says where members of structures are (BTF,
+//! The kernel's type information, as far as it says where members of structures are and what enumerations hold (BTF,
 //! `Documentation/bpf/btf.rst` of Linux).
 //!
 //! A reader of our own: the loader's knows no modules, and the one crate that does has a licence which a static
@@ -39,7 +39,7 @@ mod kind {
 
 /// Types of the kernel, or of a module with those of the kernel.
 #[derive(Debug, Clone)]
-pub(crate) struct Btf {
+pub struct Btf {
     base: Option<Arc<Section>>,
     own: Arc<Section>,
 }
@@ -50,7 +50,7 @@ struct Section {
     bytes: Vec<u8>,
     /// The offset of each type in `bytes`.
     types: Vec<u32>,
-    /// Those of structures, unions and type definitions that have a name: a tenth of all.
+    /// Those of structures, unions, enumerations and type definitions that have a name: a tenth of all.
     named: Vec<u32>,
     strings: std::ops::Range<usize>,
     /// The number of the first type, and the offset of the first string: behind those of the base.
@@ -73,6 +73,7 @@ pub fn read_type_information(kernel: &[u8], module: &[u8]) {
             let _ = types.member(structure, path);
         }
         let _ = types.parameter("btf_trace_kvm_exit", "kvm_vcpu");
+        let _ = (types.has_member("kvm_arch", "next"), types.has_value("kvm_vcpu", "tgid"));
     }
 }
 
@@ -91,9 +92,13 @@ impl Type<'_> {
         self.info >> 24 & 0x1f
     }
 
-    /// The members, or parameters, in words of four bytes.
+    const fn count(self) -> u32 {
+        self.info & 0xffff
+    }
+
+    /// The members, parameters or values, in words of four bytes.
     fn items(self, words: usize) -> impl Iterator<Item = [u32; 3]> {
-        let each = self.rest.chunks_exact(4 * words).take((self.info & 0xffff) as usize);
+        let each = self.rest.chunks_exact(4 * words).take(self.count() as usize);
         each.map(move |bytes| {
             std::array::from_fn(|at| if at < words { word(bytes, 4 * at).unwrap_or(0) } else { 0 })
         })
@@ -102,20 +107,26 @@ impl Type<'_> {
 
 impl Btf {
     /// Reads the kernel's own.
-    pub(crate) fn from_file(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds something else.
+    pub fn from_file(path: &Path) -> io::Result<Self> {
         Self::parse(fs::read(path)?)
     }
 
-    fn parse(bytes: Vec<u8>) -> io::Result<Self> {
+    pub(crate) fn parse(bytes: Vec<u8>) -> io::Result<Self> {
         Ok(Self { base: None, own: Arc::new(Section::parse(bytes, 1, 0)?) })
     }
 
     /// Reads a module's, which goes on where the kernel's ends.
-    pub(crate) fn from_split_file(path: &Path, base: &Self) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds something else.
+    pub fn from_split_file(path: &Path, base: &Self) -> io::Result<Self> {
         Self::parse_split(fs::read(path)?, base)
     }
 
-    fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
+    pub(crate) fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
         let first_type = u32::try_from(base.own.types.len() + 1).map_err(|_| damaged())?;
         let first_string = u32::try_from(base.own.strings.len()).map_err(|_| damaged())?;
         let own = Section::parse(bytes, first_type, first_string)?;
@@ -123,7 +134,8 @@ impl Btf {
     }
 
     /// The byte offset of a member, followed through structures by value and through those without a name.
-    pub(crate) fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
+    #[must_use]
+    pub fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
         let with_name = |one: &Type<'_>| {
             matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, structure)
         };
@@ -131,8 +143,37 @@ impl Btf {
         self.named().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
+    /// Tests whether a structure has a member. `None` where there is no such structure with members.
+    #[must_use]
+    pub fn has_member(&self, structure: &str, member: &str) -> Option<bool> {
+        let with_name = |one: &Type<'_>| {
+            matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, structure)
+        };
+        self.named()
+            .filter(with_name)
+            .any(|one| one.count() > 0)
+            .then(|| self.member(structure, &[member]).is_some())
+    }
+
+    /// Tests whether an enumeration has a value of this name. `None` where there is no such enumeration.
+    #[must_use]
+    pub fn has_value(&self, enumeration: &str, value: &str) -> Option<bool> {
+        let words = |one: &Type<'_>| match one.kind() {
+            kind::ENUM => Some(2),
+            kind::ENUM64 => Some(3),
+            _ => None,
+        };
+        let with_name = |one: &Type<'_>| words(one).is_some() && self.is_named(one.name, enumeration);
+        let mut found = self.named().filter(with_name).filter(|one| one.count() > 0).peekable();
+        found.peek()?;
+        Some(
+            found.any(|one| one.items(words(&one).unwrap_or(2)).any(|[name, ..]| self.is_named(name, value))),
+        )
+    }
+
     /// The parameter that points to a structure, counted from zero, of the function that a type is defined as.
-    pub(crate) fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
+    #[must_use]
+    pub fn parameter(&self, definition: &str, structure: &str) -> Option<u32> {
         let with_name = |one: &Type<'_>| one.kind() == kind::TYPEDEF && self.is_named(one.name, definition);
         let pointer = self.plain(self.named().find(with_name)?.size_or_type)?;
         let function =
@@ -198,7 +239,7 @@ impl Btf {
         None
     }
 
-    /// All named structures, unions and type definitions, the module's first: structures of a module may be
+    /// All named structures, unions, enumerations and type definitions, the module's first: structures of a module may be
     /// declared by the kernel as well.
     fn named(&self) -> impl Iterator<Item = Type<'_>> {
         let sections = [Some(&self.own), self.base.as_ref()];
@@ -255,7 +296,10 @@ impl Section {
             let offset = u32::try_from(at).map_err(|_| damaged())?;
             types.push(offset);
             let info = word(&bytes, at + 4).ok_or_else(damaged)?;
-            let is_looked_for = matches!(info >> 24 & 0x1f, kind::STRUCT | kind::UNION | kind::TYPEDEF);
+            let is_looked_for = matches!(
+                info >> 24 & 0x1f,
+                kind::STRUCT | kind::UNION | kind::TYPEDEF | kind::ENUM | kind::ENUM64
+            );
             if is_looked_for && word(&bytes, at) != Some(0) {
                 named.push(offset);
             }
