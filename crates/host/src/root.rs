@@ -172,6 +172,14 @@ impl Root {
         found
     }
 
+    /// A file's content, which is not recorded: one too long to be kept, of which the caller keeps what it took from it.
+    pub(crate) fn peek(&self, path: &str) -> io::Result<Vec<u8>> {
+        match &self.source {
+            Source::Directory(_) => files::read_start(&self.place(path), LONGEST_FILE),
+            Source::Kept(tree) => tree.read(path),
+        }
+    }
+
     /// The names in a directory that `wanted` selects, sorted.
     pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {

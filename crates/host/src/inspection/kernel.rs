@@ -2,6 +2,7 @@
 
 use super::arguments::Arguments;
 use super::config::KernelConfig;
+use super::kernel_types::KernelTypes;
 use super::modprobe::ModprobeLine;
 use crate::root::kind_of;
 use crate::{Evidence, Fact, Parameters, Root, modules};
@@ -31,6 +32,8 @@ pub struct Kernel {
     /// Parameters of `kvm`, `kvm_amd`, `kvm_intel`, `vfio_iommu_type1`, `vhost` and `irqbypass`, if loaded or
     /// built in, from `/sys/module/NAME/parameters`.
     pub parameters: BTreeMap<String, Parameters>,
+    /// The contents of its KVM, by its type information.
+    pub types: Fact<KernelTypes>,
     /// Lines of modprobe.d on these modules, in the order in which modprobe reads the files.
     pub modprobe: Vec<ModprobeLine>,
     /// `/sys/devices/system/cpu/vulnerabilities`: the kernel's mitigation of each.
@@ -83,6 +86,7 @@ impl Kernel {
             loaded: loaded(root),
             built_in,
             parameters: parameters.collect(),
+            types: KernelTypes::read(root),
             modprobe: ModprobeLine::read(root, MODULES),
             vulnerabilities: vulnerabilities(root),
             release,

@@ -40,7 +40,7 @@ impl Root {
             .find_map(|(at, registers)| (at == (leaf, subleaf)).then_some(registers))
     }
 
-    pub(super) fn append(&self, path: &str, line: &str) {
+    pub(crate) fn append(&self, path: &str, line: &str) {
         if let Some(record) = &self.record {
             let mut record = record.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             record.append(path, line);
