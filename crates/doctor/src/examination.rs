@@ -24,9 +24,10 @@ mod xen;
 
 pub use conclusion::{Conclusion, Outcome};
 pub use kernels::{
-    Build, Has, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept, without_cr8_intercept,
+    Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
+    without_cr8_intercept,
 };
-pub use release::{Release, Tree};
+pub use release::{Release, Tree, Vendor};
 pub use rule::{Category, Rule};
 pub use vm_side::VmSide;
 

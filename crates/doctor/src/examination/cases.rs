@@ -25,7 +25,7 @@ pub(super) const fn on(host: &'static str) -> Made {
     Made { host, without: &[], with: "", change: |_| (), sides: Vec::new }
 }
 
-const fn with(host: &'static str, with: &'static str) -> Made {
+pub(super) const fn with(host: &'static str, with: &'static str) -> Made {
     Made { with, ..on(host) }
 }
 

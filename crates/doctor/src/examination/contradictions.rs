@@ -191,7 +191,7 @@ fn iommu_units(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 /// The value of a parameter in modprobe's files or the kernel's arguments; the last counts, and arguments before files.
-fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
+pub(super) fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
     let argument = format!("{module}.{name}");
     if let Some(value) = subject.argument(&argument) {
         let value = value.unwrap_or("Y").to_owned();

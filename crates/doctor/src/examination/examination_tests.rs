@@ -1,8 +1,9 @@
-use super::cases::{CASES, Case, Made, active, inhibited, on};
+use super::cases::{CASES, Case, Made, active, inhibited, on, with};
 use super::*;
 use crate::Fix;
 use exits::Isa;
 use host::Fact;
+use host::inspection::Arguments;
 use std::collections::BTreeSet;
 
 fn flat(findings: &[Finding]) -> Vec<&Finding> {
@@ -53,15 +54,23 @@ fn each_row_of_the_kernels_speaks_of_releases_before_it() {
             }
             host.kernel.release = Fact::known(release.clone(), "/proc/sys/kernel/osrelease", release);
             host.kernel.version = Fact::default();
+            // Only the number is asked here.
+            host.kernel.types = Fact::default();
+            host.kernel.config = Fact::default();
+            for parameters in host.kernel.parameters.values_mut() {
+                parameters.retain(|name, _| !name.starts_with("enable_ipiv") && !name.contains("posted"));
+            }
+            let add = |module: &str, name: &str| (module.to_owned(), (name.to_owned(), Some("Y".to_owned())));
+            let added = [add("kvm_amd", "sev_snp"), add("kvm_amd", "nested")];
+            for (module, (name, value)) in added {
+                host.kernel.parameters.entry(module).or_default().insert(name, value);
+            }
+            host.kernel.arguments = Fact::known(Arguments::parse("intremap=posted_msi"), "/proc/cmdline", "");
+            host.processor.erratum_1235 = Fact::known(true, "/proc/cpuinfo", "");
             examine(&host, &[], &[])
         };
         let (major, minor) = row.since;
-        let before = match (row.last_bad_candidate, minor) {
-            (Some(bad), _) => format!("{major}.{minor}.0-rc{bad}"),
-            (None, 0) => format!("{}.19.0", major - 1),
-            (None, _) => format!("{major}.{}.0", minor - 1),
-        };
-        let (without, with) = (judged(before), judged(format!("{major}.{minor}.3")));
+        let (without, with) = (judged(row.last_without()), judged(format!("{major}.{minor}.3")));
         let (without, with) = (said(&without, row.rule), said(&with, row.rule));
         assert_eq!(with[0].state, State::Pass, "{}", row.rule);
         assert_ne!(without[0].state, State::Pass, "{}", row.rule);
@@ -171,6 +180,41 @@ fn each_host_comes_to_its_conclusion() {
         !fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.starts_with("libvirt"))),
         "{fixes:?}"
     );
+}
+
+#[test]
+fn avic_that_is_switched_off_for_an_erratum_that_the_cpu_does_not_have_is_told_of() {
+    let told = |made: &Made| {
+        let found = examined(made);
+        let fixes = &said(&found, "kvm-interrupt-virtualization")[0].fixes;
+        fixes.iter().any(|fix| matches!(fix, Fix::Advice(text) if text.contains("erratum 1235")))
+    };
+    const OFF: &str =
+        "== /sys/module/kvm_amd/parameters/avic\nN\n== /etc/modprobe.d/kvm.conf\noptions kvm_amd avic=0\n";
+    assert!(told(&with("zen4", OFF)));
+    assert!(!told(&with("zen2", OFF)), "its CPU has the erratum");
+    assert!(!told(&with("zen4", "== /sys/module/kvm_amd/parameters/avic\nN\n")), "nobody switched it off");
+}
+
+#[test]
+fn a_vendors_kernel_is_judged_by_what_is_in_it() {
+    const ROCKY: &str =
+        "== /proc/sys/kernel/osrelease\n5.14.0-570.12.1.el9_6.x86_64\n== /proc/sys/kernel/version\n#1 SMP\n";
+    let state = |types: &str, rule: &str| {
+        let text: &'static str = Box::leak(format!("{ROCKY}{types}").into_boxed_str());
+        said(&examined(&with("zen4", text)), rule)[0].state.clone()
+    };
+    let types =
+        "== /exitless/types\nvcpu_svm.x2avic_msrs_intercepted: yes\nkvm_x86_ops.x2apic_icr_is_split: no\n";
+    assert_eq!(state(types, "kernel-x2avic"), State::Pass);
+    // By its number it is older than x2AVIC, and it has it all the same.
+    assert_eq!(state(types, "kernel-bug-x2avic-icr"), State::Warn);
+    let without = "== /exitless/types\nkvm_x86_ops.x2apic_icr_is_split: no\n";
+    assert!(matches!(state(without, "kernel-bug-x2avic-icr"), State::Skip(_)));
+    let State::Skip(why) = state("", "kernel-x2avic") else { panic!("nothing answered") };
+    assert!(why.contains("Red Hat's kernel") && why.contains("rpm -qf --changelog"), "{why}");
+    let State::Skip(why) = state(types, "kernel-bug-avic-cr8") else { panic!("no type tells of it") };
+    assert!(why.contains("Red Hat's kernel"), "{why}");
 }
 
 #[test]

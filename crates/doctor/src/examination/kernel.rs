@@ -148,10 +148,29 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
         }
         "kernel-x2avic-4k" => processor.svm.get().is_some_and(|svm| svm.x2avic_extended),
         "kernel-avic-default" => processor.svm.get().is_some_and(|svm| svm.x2avic),
-        "kernel-bug-avic-tpr" | "kernel-bug-avic-cr8" | "kernel-bug-avic-passthrough" => {
-            subject.is_enabled() == Some(true)
+        "kernel-avic-ipiv" => {
+            processor.erratum_1235.get() == Some(&true) && subject.is_enabled() == Some(true)
         }
+        "kernel-posted-msi" => posts && !subject.host.iommus.units.is_empty(),
+        _ if row.kind == Kind::Bug => subject.is_enabled() == Some(true) && may_meet(row, subject),
         _ => may_have,
+    }
+}
+
+/// Tests whether a fault can show on a host with interrupt virtualization.
+fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
+    let x2avic = || subject.host.processor.svm.get().is_none_or(|svm| svm.x2avic);
+    // The default is on.
+    let nested = || subject.is_on(subject.module(), "nested") != Some(false);
+    let posts = || subject.iommus_post() != Some(false) && !subject.host.iommus.units.is_empty();
+    match row.rule {
+        "kernel-bug-x2avic-nested" => x2avic() && nested(),
+        "kernel-bug-x2avic-msr" | "kernel-bug-x2avic-icr" => x2avic(),
+        "kernel-bug-avic-nested-restore" | "kernel-bug-apicv-nested" => nested(),
+        "kernel-bug-avic-device-target" | "kernel-bug-avic-ga-log" | "kernel-bug-posted-wakeup" => posts(),
+        "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp") == Some(true),
+        "kernel-bug-posted-msi" => subject.has_word("intremap", "posted_msi"),
+        _ => true,
     }
 }
 
@@ -159,24 +178,22 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
 pub(super) fn versions(subject: &Subject<'_>) -> Vec<Finding> {
     let Some(release) = &subject.release else { return Vec::new() };
     let finding = |row: &'static Row| {
-        let (state, found) = match (row.judge(release), row.kind) {
+        let judged = row.judge_running(release, &subject.host.kernel);
+        let (state, found) = match (judged.has, row.kind) {
             (Has::Yes, _) => (State::Pass, row.with),
             (Has::No, Kind::Extra) => {
                 (State::Skip(format!("{} (since Linux {})", row.without, row.first())), "")
             }
             (Has::No, Kind::Feature) if row.rule == "kernel-avic" => (State::Fail, row.without),
             (Has::No, _) => (State::Warn, row.without),
-            (Has::Unknown, kind) => {
-                let what = if kind == Kind::Bug { "fixed" } else { "there" };
-                let why = format!(
-                    "{what} in Linux {} and later; whether this vendor's kernel took it, its number does not tell",
-                    row.first()
-                );
-                (State::Skip(why), "")
-            }
+            (Has::Unknown, _) => (State::Skip(row.doubt(release)), ""),
         };
         let fixes = matches!(state, State::Warn | State::Fail);
         let verdict = Verdict::of(state, found).seen("/proc/sys/kernel/osrelease", release.text.clone());
+        let verdict = match judged.answer {
+            Some((place, value)) => verdict.seen(place, value),
+            None => verdict,
+        };
         let verdict = match row.rule {
             _ if !fixes => verdict,
             // IPIs stay fast where vCPUs halt often.

@@ -1,7 +1,9 @@
-//! The features and known faults of kernels: data, and how a release is judged by it.
+//! The features and known faults of kernels: data, and how a kernel is judged by it.
 
 use super::release::{Release, Tree};
+use super::subject::parameter_path;
 use exits::Isa;
+use host::inspection::{Kernel, OptionState, TypeQuestion};
 use std::cmp::Ordering;
 
 /// One build of a vendor's tree: version and numbers after the dash.
@@ -16,6 +18,17 @@ pub enum Kind {
     Extra,
     /// A fault that went with a release.
     Bug,
+}
+
+/// A question to the running kernel, whose answer is worth more than its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Its type information.
+    Types(TypeQuestion),
+    /// A parameter of a module; no answer while the module is not loaded.
+    Parameter(&'static str, &'static str),
+    /// An option of its configuration.
+    Option(&'static str),
 }
 
 /// One row.
@@ -37,8 +50,17 @@ pub struct Row {
     pub last_bad_candidate: Option<u16>,
     /// Stable releases that have the feature, or are without the fault: version and first patch level.
     pub stable: &'static [((u16, u16), u16)],
+    /// The stable series in which a port was looked for; other series than these and those of [`Self::stable`] are unknown.
+    /// Empty where it was looked for in all.
+    pub looked_in: &'static [(u16, u16)],
     /// Builds of Oracle's tree that have it; each counts for all later ones of the same version.
     pub uek: &'static [Build],
+    /// Questions to the running kernel: one that is answered with yes is enough.
+    pub asked: &'static [Asked],
+    /// The question that tells whether a kernel has what a fault is of, however old it is by its number.
+    pub of: Option<Asked>,
+    /// The subject of the mainline commit, by which vendors' change logs name it.
+    pub subject: &'static str,
     /// The state without it.
     pub without: &'static str,
     /// The state with it.
@@ -48,6 +70,10 @@ pub struct Row {
     /// The source.
     pub source: &'static str,
 }
+
+/// The series whose stable releases Debian builds: its change log lists what each of them brought, and was read up to
+/// 5.10.262, 6.1.192 and 6.12.118. The ports of a row with these are from there.
+const DEBIAN: &[(u16, u16)] = &[(5, 10), (6, 1), (6, 12)];
 
 /// UEK 7 update 2, which Oracle names as the first that has all of AVIC, x2AVIC and IOMMU AVIC as its guide describes.
 const UEK7_U2: Build = ((5, 15), &[204, 146, 1]);
@@ -62,11 +88,25 @@ const fn feature(rule: &'static str, title: &'static str, since: (u16, u16)) -> 
         from: (0, 0),
         last_bad_candidate: None,
         stable: &[],
+        looked_in: &[],
         uek: &[],
+        asked: &[],
+        of: None,
+        subject: "",
         without: "",
         with: "",
         why: "",
         source: "",
+    }
+}
+
+const fn fault(rule: &'static str, title: &'static str, from: (u16, u16), since: (u16, u16)) -> Row {
+    Row {
+        kind: Kind::Bug,
+        from,
+        looked_in: DEBIAN,
+        subject: "svm: Do not intercept CR8 when enable AVIC",
+        ..feature(rule, title, since)
     }
 }
 
@@ -77,6 +117,7 @@ pub const ROWS: &[Row] = &[
         with: "KVM can use AVIC",
         why: "without AVIC the host handles every interrupt of a guest",
         source: "Linux arch/x86/kvm/svm.c, 3bbf3565f48c (4.7)",
+        subject: "svm: Do not intercept CR8 when enable AVIC",
         ..feature("kernel-avic", "AVIC in KVM", (4, 7))
     },
     Row {
@@ -86,6 +127,8 @@ pub const ROWS: &[Row] = &[
         why: "most Windows guests get SynIC for its timers",
         isa: None,
         source: "Linux arch/x86/kvm/hyperv.c, 0f250a646382 (5.15)",
+        asked: &[Asked::Types(TypeQuestion::AUTO_EOI_COUNTED)],
+        subject: "KVM: x86: hyper-v: Deactivate APICv only when AutoEOI feature is in use",
         ..feature("kernel-autoeoi", "SynIC with interrupt virtualization", (5, 15))
     },
     Row {
@@ -94,6 +137,8 @@ pub const ROWS: &[Row] = &[
         with: "AVIC is inhibited only while a nested guest runs",
         why: "KVM offers SVM to guests by default, and -cpu host passes it on",
         source: "Linux arch/x86/kvm/svm/svm.c, f44509f849fe, merged for 5.19 (a4cfff3f0f8c)",
+        asked: &[Asked::Types(TypeQuestion::INHIBITS_OF_VCPU)],
+        subject: "KVM: x86: SVM: allow AVIC to co-exist with a nested guest running",
         ..feature("kernel-avic-nested", "AVIC with nested guests", (5, 19))
     },
     Row {
@@ -102,6 +147,8 @@ pub const ROWS: &[Row] = &[
         with: "guests with x2APIC get x2AVIC, or AVIC for delivery only",
         why: "current guests use x2APIC wherever it is offered",
         source: "KVM changes for Linux 6.0: \"x2AVIC support for AMD\"; arch/x86/kvm/svm/avic.c, 0e311d33bfbe",
+        asked: &[Asked::Types(TypeQuestion::X2AVIC)],
+        subject: "KVM: SVM: Introduce logic to (de)activate x2AVIC mode",
         ..feature("kernel-x2avic", "x2APIC guests on AVIC", (6, 0))
     },
     Row {
@@ -111,6 +158,7 @@ pub const ROWS: &[Row] = &[
         why: "if vCPUs halt often, flushing costs more than posting saves",
         source: "Linux drivers/iommu/amd/iommu.c, 57cdb720eaa5 (6.8); AMD I/O Virtualization Technology specification \
                  2.2.5.2",
+        subject: "iommu/amd: Do not flush IRTE when only updating isRun and destination fields",
         ..feature("kernel-irte-caching", "IOMMU's cache of interrupt entries", (6, 8))
     },
     Row {
@@ -118,7 +166,9 @@ pub const ROWS: &[Row] = &[
         without: "a vCPU whose APIC ID is beyond the hardware's table cannot be created while AVIC is on",
         with: "a vCPU whose APIC ID is beyond the hardware's table inhibits AVIC for its VM",
         why: "APIC IDs have gaps if the number of cores or threads is not a power of two",
-        source: "KVM IRQ changes for 6.17; Linux arch/x86/kvm/svm/avic.c",
+        source: "KVM IRQ changes for 6.17; Linux arch/x86/kvm/svm/avic.c, 1aa6e256e46f",
+        asked: &[Asked::Types(TypeQuestion::ID_TOO_BIG)],
+        subject: "KVM: SVM: Inhibit AVIC if ID is too big instead of rejecting vCPU creation",
         ..feature("kernel-avic-id", "APIC IDs beyond the hardware's table", (6, 17))
     },
     Row {
@@ -127,6 +177,7 @@ pub const ROWS: &[Row] = &[
         with: "AVIC is on by itself on Zen 4 and later with x2AVIC",
         why: "hardware stays unused where nobody sets the parameter",
         source: "KVM SVM changes for 6.18; Linux arch/x86/kvm/svm/avic.c, ca2967de5a5b",
+        subject: "KVM: SVM: Enable AVIC by default for Zen4+ if x2AVIC is support",
         ..feature("kernel-avic-default", "AVIC by default", (6, 18))
     },
     Row {
@@ -135,6 +186,7 @@ pub const ROWS: &[Row] = &[
         with: "x2AVIC takes APIC IDs up to 4095 on CPUs with the extension",
         why: "beyond the limit AVIC is inhibited for the whole VM",
         source: "KVM SVM changes for 6.19; Linux arch/x86/kvm/svm/avic.c, 940fc47cfb0d",
+        subject: "KVM: SVM: Add AVIC support for 4k vCPUs in x2AVIC mode",
         ..feature("kernel-x2avic-4k", "x2AVIC for 4096 vCPUs", (6, 19))
     },
     Row {
@@ -142,7 +194,9 @@ pub const ROWS: &[Row] = &[
         without: "each IPI between vCPUs costs the sender an exit",
         with: "IPIs between vCPUs take no exit on CPUs with IPI virtualization",
         why: "an IPI that exits is the most expensive interrupt between vCPUs",
-        source: "KVM changes for Linux 6.0: \"Intel IPI virtualization\"; arch/x86/kvm/vmx/vmx.c, enable_ipiv",
+        source: "KVM changes for Linux 6.0: \"Intel IPI virtualization\"; arch/x86/kvm/vmx/vmx.c, d588bb9be1da",
+        asked: &[Asked::Parameter("kvm_intel", "enable_ipiv"), Asked::Types(TypeQuestion::IPI_TABLE)],
+        subject: "KVM: VMX: enable IPI virtualization",
         ..feature("kernel-ipi-virtualization", "IPI virtualization in KVM", (6, 0))
     },
     Row {
@@ -152,7 +206,44 @@ pub const ROWS: &[Row] = &[
         with: "KVM tells by enable_device_posted_irqs whether it posts interrupts of devices",
         why: "without the parameter nothing shows whether posting is used",
         source: "KVM x86 misc changes for 6.16; Linux arch/x86/kvm/x86.c, enable_device_posted_irqs",
+        asked: &[
+            Asked::Parameter("kvm", "enable_device_posted_irqs"),
+            Asked::Parameter("kvm_amd", "enable_device_posted_irqs"),
+            Asked::Parameter("kvm_intel", "enable_device_posted_irqs"),
+        ],
         ..feature("kernel-posting-parameter", "Parameter for posting", (6, 16))
+    },
+    Row {
+        kind: Kind::Extra,
+        asked: &[Asked::Parameter("kvm_amd", "enable_ipiv")],
+        subject: "KVM: SVM: Disable (x2)AVIC IPI virtualization if CPU has erratum #1235",
+        without: "AVIC cannot be used without its IPIs, which erratum 1235 loses",
+        with: "KVM can leave IPIs out of AVIC (enable_ipiv)",
+        why: "on CPUs with the erratum AVIC is then safe; before, guests could hang with it",
+        source: "Linux arch/x86/kvm/svm/avic.c, d921665e01ba and 8de4a1c8164e (6.17)",
+        ..feature("kernel-avic-ipiv", "AVIC without IPIs", (6, 17))
+    },
+    Row {
+        kind: Kind::Extra,
+        asked: &[Asked::Types(TypeQuestion::IRQ_WINDOWS)],
+        subject: "KVM: SVM: Fix IRQ window inhibit handling across multiple vCPUs",
+        without: "a vCPU that no longer waits for an interrupt window ends the wait of all vCPUs of its VM",
+        with: "KVM counts the vCPUs that wait for an interrupt window",
+        why: "AVIC is inhibited during the wait; before, each wait took a lock of the whole VM even where AVIC was inhibited \
+              anyway, and a nested guest could keep it inhibited for too long",
+        source: "Linux arch/x86/kvm/svm/svm.c, 7b402ec851cb, 6563ddadd169 and 5617dddcfa30, apicv_nr_irq_window_req (7.1)",
+        ..feature("kernel-avic-irq-windows", "Interrupt windows with AVIC", (7, 1))
+    },
+    Row {
+        kind: Kind::Extra,
+        isa: Some(Isa::Vmx),
+        asked: &[Asked::Option("X86_POSTED_MSI")],
+        subject: "iommu/vt-d: Enable posted mode for device MSIs",
+        without: "the kernel cannot have its own device interrupts posted",
+        with: "the kernel can have its own device interrupts posted (intremap=posted_msi)",
+        why: "one notification then stands for many interrupts of the host's own devices; guests' are not concerned",
+        source: "Linux drivers/iommu/intel/irq_remapping.c, be9be07b22c9 and ed1e48ea4370 (6.10)",
+        ..feature("kernel-posted-msi", "Posting of the host's own interrupts", (6, 10))
     },
     Row {
         kind: Kind::Bug,
@@ -172,6 +263,7 @@ pub const ROWS: &[Row] = &[
         with: "the task priority reaches the hardware",
         why: "interrupts of a guest can be held back forever after a migration or a reset; Windows then hangs",
         source: "Linux arch/x86/kvm/svm/svm.c, sync_lapic_to_cr8, d02e48830e3f (6.17)",
+        subject: "KVM: SVM: Sync TPR from LAPIC into VMCB::V_TPR even if AVIC is active",
         ..feature("kernel-bug-avic-tpr", "Task priority with AVIC", (6, 17))
     },
     Row {
@@ -185,7 +277,146 @@ pub const ROWS: &[Row] = &[
         with: "writes of CR8 are not intercepted while AVIC is active",
         why: "a guest that sets its task priority often, such as Windows, then exits more than without AVIC",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb, 87d0f901a9bd (7.0-rc4)",
+        subject: "KVM: SVM: Set/clear CR8 write interception when AVIC is (de)activated",
         ..feature(CR8_INTERCEPT, "Writes of CR8 with AVIC", (7, 0))
+    },
+    Row {
+        last_bad_candidate: Some(3),
+        stable: &[((5, 10), 253), ((6, 1), 167), ((6, 12), 78)],
+        subject: "KVM: SVM: Initialize AVIC VMCB fields if AVIC is enabled with in-kernel APIC",
+        without: "a vCPU that is created while AVIC is inhibited can come to use it with fields that nobody has set",
+        with: "the fields for AVIC are set whenever a vCPU may come to use it",
+        why: "the inhibit goes before the vCPU first runs, and the hardware then works with addresses of zero",
+        source: "Linux arch/x86/kvm/svm/svm.c, init_vmcb, 3989a6d036c8 (7.0-rc4)",
+        ..fault("kernel-bug-avic-vmcb", "Fields for AVIC of a new vCPU", (5, 6), (7, 0))
+    },
+    Row {
+        stable: &[((6, 1), 175), ((6, 12), 86)],
+        subject: "KVM: nSVM: Ensure AVIC is inhibited when restoring a vCPU to guest mode",
+        without: "a nested guest that is restored runs with AVIC, which should be inhibited",
+        with: "restoring a nested guest inhibits AVIC",
+        why: "after a migration interrupts of the outer guest go astray",
+        source: "Linux arch/x86/kvm/svm/nested.c, 24f7d36b824b, of f44509f849fe (5.19), fixed in 7.1",
+        ..fault("kernel-bug-avic-nested-restore", "Nested guests restored with AVIC", (5, 19), (7, 1))
+    },
+    Row {
+        stable: &[((6, 1), 183), ((6, 12), 103)],
+        subject: "KVM: SVM: Update x2APIC MSR intercepts if AVIC is inhibited while L2 is active",
+        without: "MSRs of x2APIC can stay without interception if AVIC is inhibited while a nested guest runs",
+        with: "inhibiting AVIC while a nested guest runs intercepts the MSRs of x2APIC",
+        why: "MSRs that are not intercepted while AVIC is off are those of the host's own APIC",
+        source: "Linux arch/x86/kvm/svm/avic.c, 7d3aae206663 (7.2); of x2AVIC, 4d1d7942e36a (6.0)",
+        ..fault("kernel-bug-x2avic-nested", "MSRs of x2APIC with nested guests", (6, 0), (7, 2))
+    },
+    Row {
+        stable: &[((6, 1), 62), ((6, 5), 8)],
+        subject: "KVM: SVM: always update the x2avic msr interception",
+        without: "MSRs of x2APIC stay without interception after a guest resets its APIC",
+        with: "resetting an APIC intercepts the MSRs of x2APIC",
+        why: "the guest then reads and writes the host's own APIC (CVE-2023-5090)",
+        source: "Linux arch/x86/kvm/svm/svm.c, b65235f6e102 (6.6); of x2AVIC, 4d1d7942e36a (6.0)",
+        ..fault("kernel-bug-x2avic-msr", "MSRs of x2APIC after a reset", (6, 0), (6, 6))
+    },
+    Row {
+        stable: &[((6, 1), 149)],
+        asked: &[Asked::Types(TypeQuestion::SPLIT_ICR)],
+        of: Some(Asked::Types(TypeQuestion::X2AVIC)),
+        subject: "KVM: x86: Re-split x2APIC ICR into ICR+ICR2 for AMD (x2AVIC)",
+        without: "KVM reads the ICR of x2AVIC in Intel's format",
+        with: "KVM reads the ICR of x2AVIC in the format of AMD's CPUs",
+        why: "KVM and the CPU disagree about the destination of an IPI, as when a guest is saved and restored",
+        source: "Linux arch/x86/kvm/lapic.c, 73b42dc69be8, x2apic_icr_is_split (6.12); of x2AVIC, 4d1d7942e36a (6.0)",
+        ..fault("kernel-bug-x2avic-icr", "ICR of x2AVIC", (6, 0), (6, 12))
+    },
+    Row {
+        stable: &[((6, 1), 16)],
+        subject: "KVM: SVM: Process ICR on AVIC IPI delivery failure due to invalid target",
+        without: "an IPI to several vCPUs is dropped for all of them if one does not exist",
+        with: "an IPI to several vCPUs reaches those that exist",
+        why: "the guest waits for an answer that never comes",
+        source: "Linux arch/x86/kvm/svm/avic.c, 5aede752a839 (6.3)",
+        ..fault("kernel-bug-avic-ipi", "IPIs with an invalid target", (4, 7), (6, 3))
+    },
+    Row {
+        stable: &[((6, 1), 54), ((6, 5), 4)],
+        subject: "KVM: SVM: Set target pCPU during IRTE update if target vCPU is running",
+        without: "an interrupt of a device that was given a new vCPU is not signalled to it until that vCPU is scheduled anew",
+        with: "an interrupt of a device that is given a new vCPU is signalled to the CPU on which that runs",
+        why: "on a pinned vCPU this may never happen: each interrupt of the device is late",
+        source: "Linux arch/x86/kvm/svm/avic.c, f3cebc75e742 (6.6)",
+        ..fault("kernel-bug-avic-device-target", "Target of posted interrupts", (4, 9), (6, 6))
+    },
+    Row {
+        stable: &[((6, 1), 33)],
+        subject: "iommu/amd: Handle GALog overflows",
+        without: "an overflow of the IOMMU's log of interrupts for vCPUs that do not run stops the log",
+        with: "the IOMMU's log is started anew after an overflow",
+        why: "halted vCPUs are no longer woken by their devices",
+        source: "Linux drivers/iommu/amd/init.c, af47b0a24058 (6.4)",
+        ..fault("kernel-bug-avic-ga-log", "Overflow of the GA log", (4, 9), (6, 4))
+    },
+    Row {
+        stable: &[((6, 12), 26)],
+        subject: "KVM: SVM: Disable AVIC on SNP-enabled system without HvInUseWrAllowed feature",
+        without: "AVIC is used on a host with SEV-SNP whose CPU forbids it",
+        with: "AVIC is left off on a host with SEV-SNP whose CPU forbids it",
+        why: "the host's kernel faults when it writes to an APIC page of a running guest, of any kind",
+        source: "Linux arch/x86/kvm/svm/avic.c, d81cadbe1642 (6.13)",
+        ..fault("kernel-bug-avic-snp", "AVIC beside SEV-SNP", (4, 7), (6, 13))
+    },
+    Row {
+        isa: None,
+        stable: &[((6, 1), 4)],
+        subject: "KVM: x86: fix APICv/x2AVIC disabled when vm reboot by itself",
+        without: "a guest that used x2APIC loses interrupt virtualization when it reboots",
+        with: "a guest keeps interrupt virtualization when it reboots",
+        why: "it stays inhibited (APIC_ID_MODIFIED) until the VM is started anew",
+        source: "Linux arch/x86/kvm/lapic.c, ef40757743b4 (6.2)",
+        ..fault("kernel-bug-apicv-reboot", "Reboots with x2APIC", (6, 0), (6, 2))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 12), 94)],
+        // It was asked for from 6.6 on; older series were not looked at.
+        looked_in: &[(6, 12)],
+        subject: "KVM: VMX: Update SVI during runtime APICv activation",
+        without: "an interrupt in service is forgotten when an inhibit of APICv ends",
+        with: "an interrupt in service stays known when an inhibit of APICv ends",
+        why: "interrupts of lower priority are then blocked, and the guest hangs",
+        source: "Linux arch/x86/kvm/vmx/vmx.c, b2849bec936b (6.19); of inhibits that end, 0f250a646382 (5.15)",
+        ..fault("kernel-bug-apicv-svi", "End of an inhibit with APICv", (5, 15), (6, 19))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 1), 160), ((6, 12), 64)],
+        subject: "KVM: nVMX: Immediately refresh APICv controls as needed on nested VM-Exit",
+        without: "a change of APICv while a nested guest runs does not reach the outer guest",
+        with: "a change of APICv while a nested guest runs reaches the outer guest",
+        why: "KVM and the CPU then disagree about who delivers interrupts",
+        source: "Linux arch/x86/kvm/vmx/nested.c, 297631388309 (6.19); of 7c69661e225c, which stable series took as well",
+        ..fault("kernel-bug-apicv-nested", "APICv changed under a nested guest", (5, 15), (6, 19))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((5, 10), 89), ((5, 15), 12)],
+        subject: "KVM: VMX: Wake vCPU when delivering posted IRQ even if vCPU == this vCPU",
+        without: "a posted interrupt can fail to wake the vCPU that was the last on its CPU",
+        with: "a posted interrupt wakes its vCPU",
+        why: "with an assigned device a halted vCPU sleeps on",
+        source: "Linux arch/x86/kvm/vmx/vmx.c, fdba608f15e2 (5.16); of 379a3c8ee444 (5.8)",
+        ..fault("kernel-bug-posted-wakeup", "Wake-up by posted interrupts", (5, 8), (5, 16))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 12), 24)],
+        asked: &[Asked::Types(TypeQuestion::POSTED_TO_VCPU)],
+        of: Some(Asked::Option("X86_POSTED_MSI")),
+        subject: "iommu/vt-d: Don't clobber posted vCPU IRTE when host IRQ affinity changes",
+        without: "with intremap=posted_msi, changing an interrupt's CPU on the host ends its posting to a vCPU",
+        with: "changing an interrupt's CPU on the host leaves its posting to a vCPU alone",
+        why: "the guest loses interrupts of the device",
+        source: "Linux drivers/iommu/intel/irq_remapping.c, 688124cc541f, posted_vcpu (6.15); of ed1e48ea4370 (6.10)",
+        ..fault("kernel-bug-posted-msi", "Posted MSIs beside posted interrupts", (6, 10), (6, 15))
     },
 ];
 
@@ -229,13 +460,73 @@ pub enum Has {
     Unknown,
 }
 
+impl Asked {
+    fn answer(self, kernel: &Kernel) -> Option<bool> {
+        match self {
+            Self::Types(question) => kernel.types.get()?.answer(question),
+            Self::Parameter(module, name) => Some(kernel.parameters.get(module)?.contains_key(name)),
+            Self::Option(name) => Some(kernel.config.get()?.option(name) != OptionState::Off),
+        }
+    }
+
+    /// The place of the answer, and the words for what was found there.
+    fn seen(self, kernel: &Kernel, there: bool) -> (String, String) {
+        let found = if there { "there" } else { "not there" };
+        match self {
+            Self::Types(question) => ("/sys/kernel/btf".to_owned(), format!("{question}: {found}")),
+            Self::Parameter(module, name) => (parameter_path(module, name), found.to_owned()),
+            Self::Option(name) => {
+                let file = kernel.config.get().map(|config| config.file.clone()).unwrap_or_default();
+                (file, format!("CONFIG_{name}: {}", if there { "set" } else { "not set" }))
+            }
+        }
+    }
+}
+
+/// A row's judgement of a running kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The presence of the feature, or of the fix.
+    pub has: Has,
+    /// The kernel's own answer, as a place and what it says; `None` where its number decided.
+    pub answer: Option<(String, String)>,
+}
+
 impl Row {
+    /// Judges a running kernel: by its own answers, and by its release where it has none.
+    ///
+    /// What a later kernel no longer has under this name it has not lost: from [`Self::since`] on, the release decides. An
+    /// option that is not set is missing from any.
+    #[must_use]
+    pub fn judge_running(&self, release: &Release, kernel: &Kernel) -> Judgement {
+        let answers = self.asked.iter().filter_map(|asked| Some((asked, asked.answer(kernel)?)));
+        let answers: Vec<(&Asked, bool)> = answers.collect();
+        let by_answer = |has, &(asked, there): &(&Asked, bool)| Judgement {
+            has,
+            answer: Some(asked.seen(kernel, there)),
+        };
+        let by_number = || Judgement { has: self.judge(release), answer: None };
+        if let Some(found) = answers.iter().find(|(_, there)| *there) {
+            return by_answer(Has::Yes, found);
+        }
+        let has_its_cause = self.of.and_then(|of| of.answer(kernel)) == Some(true);
+        let too_old = self.kind == Kind::Bug && release.version < self.from && !has_its_cause;
+        let by_then = release.reaches(self.since.0, self.since.1);
+        match answers.first() {
+            Some(missing) if !too_old && (!by_then || matches!(missing.0, Asked::Option(_))) => {
+                by_answer(Has::No, missing)
+            }
+            _ => by_number(),
+        }
+    }
+
     /// Judges a release.
     #[must_use]
     pub fn judge(&self, release: &Release) -> Has {
         let bug = self.kind == Kind::Bug;
         if bug && release.version < self.from {
-            return Has::Yes;
+            // A vendor's tree can have taken the fault with what it is a fault of.
+            return if release.tree == Tree::Stable { Has::Yes } else { Has::Unknown };
         }
         if release.version == self.since {
             if let (Some(bad), Some(candidate)) = (self.last_bad_candidate, release.candidate) {
@@ -249,6 +540,7 @@ impl Row {
         match (release.tree, stable, release.patch) {
             (Tree::Stable, Some(&(_, first)), Some(patch)) if patch >= first => Has::Yes,
             (Tree::Stable, Some(_), None) => Has::Unknown,
+            (Tree::Stable, None, _) if !self.is_looked_in(release.version) => Has::Unknown,
             (Tree::Stable, ..) => Has::No,
             (Tree::Uek, ..) => {
                 let at_least = |build: &Build| {
@@ -258,6 +550,33 @@ impl Row {
             }
             (Tree::Vendor, ..) => Has::Unknown,
         }
+    }
+
+    /// Tests whether ports to a stable series were looked for.
+    fn is_looked_in(&self, series: (u16, u16)) -> bool {
+        self.looked_in.is_empty() || self.looked_in.contains(&series)
+    }
+
+    /// The reason why a release does not tell whether it has it, and what to look at.
+    #[must_use]
+    pub fn doubt(&self, release: &Release) -> String {
+        let what = if self.kind == Kind::Bug { "fixed" } else { "there" };
+        let (major, minor) = release.version;
+        let (doubt, place) = match release.vendor {
+            Some(vendor) => (
+                format!("the number of {}'s kernel does not tell", vendor.name()),
+                vendor.changes().to_owned(),
+            ),
+            None => (
+                format!("ports to {major}.{minor} are not in the table"),
+                format!("ChangeLog-{major}.{minor}.* of kernel.org"),
+            ),
+        };
+        let look = match self.subject {
+            "" => String::new(),
+            subject => format!(": look for \"{subject}\" in {place}"),
+        };
+        format!("{what} in Linux {}; {doubt}{look}", self.first())
     }
 
     /// The first release that has it, as people write it: `6.8`, `5.6-rc4`.
@@ -284,8 +603,94 @@ impl Row {
 }
 
 #[cfg(test)]
+impl Row {
+    /// A release without it, of a series whose ports are known.
+    pub(super) fn last_without(&self) -> String {
+        let (major, minor) = self.since;
+        let looked_in =
+            self.looked_in.iter().rev().find(|&&series| series < self.since && series >= self.from);
+        match (self.last_bad_candidate, looked_in) {
+            (Some(bad), _) => format!("{major}.{minor}.0-rc{bad}"),
+            (None, Some((major, minor))) => format!("{major}.{minor}.0"),
+            (None, None) if minor == 0 => format!("{}.19.0", major - 1),
+            (None, None) => format!("{major}.{}.0", minor - 1),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use host::fake;
+
+    fn running(rule: &str, release: &str, host: &str) -> Judgement {
+        let row = ROWS.iter().find(|row| row.rule == rule).unwrap();
+        let kernel = host::Inspection::read(&fake::root(host)).unwrap().kernel;
+        row.judge_running(&Release::parse(release, None).unwrap(), &kernel)
+    }
+
+    #[test]
+    fn the_running_kernel_is_asked_before_its_number() {
+        let types =
+            |answer: &str| format!("== /exitless/types\nkvm_arch.apicv_nr_irq_window_req: {answer}\n");
+        let rule = "kernel-avic-irq-windows";
+        let red_hat = "5.14.0-700.1.1.el9_8.x86_64";
+        let found = running(rule, red_hat, &types("yes"));
+        assert_eq!(found.has, Has::Yes);
+        let answer = found.answer.unwrap();
+        assert_eq!(answer.0, "/sys/kernel/btf");
+        assert_eq!(answer.1, "kvm_arch.apicv_nr_irq_window_req: there");
+        assert_eq!(running(rule, red_hat, &types("no")).has, Has::No);
+        assert_eq!(running(rule, red_hat, "== /proc/version\nx\n").has, Has::Unknown);
+        // A name that a later kernel has changed takes nothing away.
+        assert_eq!(running(rule, "7.9.1", &types("no")).has, Has::Yes);
+        // A fault is not found in kernels older than it.
+        let icr = "== /exitless/types\nkvm_x86_ops.x2apic_icr_is_split: no\n";
+        assert_eq!(running("kernel-bug-x2avic-icr", "5.14.21", icr).has, Has::Yes);
+        assert_eq!(running("kernel-bug-x2avic-icr", "6.6.140", icr).has, Has::No);
+        assert_eq!(running("kernel-bug-x2avic-icr", "6.6.140", "").has, Has::Unknown);
+    }
+
+    #[test]
+    fn parameters_and_options_answer_as_well() {
+        let loaded = "== /sys/module/kvm_amd/parameters/avic\nY\n";
+        let with = format!("{loaded}== /sys/module/kvm_amd/parameters/enable_ipiv\nN\n");
+        let ubuntu = "6.8.0-90-generic";
+        assert_eq!(running("kernel-avic-ipiv", ubuntu, loaded).has, Has::No);
+        assert_eq!(running("kernel-avic-ipiv", ubuntu, &with).has, Has::Yes);
+        assert_eq!(running("kernel-avic-ipiv", ubuntu, "").has, Has::Unknown);
+        let config = "== /proc/sys/kernel/osrelease\n6.12.118\n== /boot/config-6.12.118\nCONFIG_KVM=m\n# CONFIG_X86_POSTED_MSI is not set\n";
+        assert_eq!(running("kernel-posted-msi", "6.12.118", config).has, Has::No);
+        let set = config.replace("# CONFIG_X86_POSTED_MSI is not set", "CONFIG_X86_POSTED_MSI=y");
+        assert_eq!(running("kernel-posted-msi", "6.12.118", &set).has, Has::Yes);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_is_named_with_the_place_to_look() {
+        let row = ROWS.iter().find(|row| row.rule == CR8_INTERCEPT).unwrap();
+        let doubt = |release: &str| row.doubt(&Release::parse(release, None).unwrap());
+        let suse = doubt("6.4.0-150700.53.3-default");
+        assert!(
+            suse.contains("SUSE's kernel") && suse.contains("`rpm -q --changelog kernel-default`"),
+            "{suse}"
+        );
+        assert!(suse.contains("Set/clear CR8 write interception"), "{suse}");
+        let row = ROWS.iter().find(|row| row.rule == "kernel-bug-avic-vmcb").unwrap();
+        let stable = row.doubt(&Release::parse("6.6.100", None).unwrap());
+        assert!(stable.contains("ChangeLog-6.6.*"), "{stable}");
+    }
+
+    #[test]
+    fn rows_with_a_fault_name_the_change_that_mended_it() {
+        for row in ROWS.iter().filter(|row| !row.looked_in.is_empty() || !row.asked.is_empty()) {
+            assert!(!row.subject.is_empty() || row.rule == "kernel-posting-parameter", "{}", row.rule);
+            assert!(
+                row.stable.iter().all(|&(series, _)| series >= row.from && series < row.since),
+                "{}",
+                row.rule
+            );
+        }
+    }
 
     fn judged(rule: &str, release: &str) -> Has {
         let row = ROWS.iter().find(|row| row.rule == rule).unwrap();
@@ -297,12 +702,7 @@ mod tests {
         for row in ROWS {
             let (major, minor) = row.since;
             assert_eq!(judged(row.rule, &format!("{major}.{minor}.0")), Has::Yes, "{}", row.rule);
-            let before = match row.last_bad_candidate {
-                Some(bad) => format!("{major}.{minor}.0-rc{bad}"),
-                None if minor == 0 => format!("{}.19.0", major - 1),
-                None => format!("{major}.{}.0", minor - 1),
-            };
-            assert_eq!(judged(row.rule, &before), Has::No, "{}", row.rule);
+            assert_eq!(judged(row.rule, &row.last_without()), Has::No, "{}", row.rule);
             for text in [row.without, row.with, row.why, row.source, row.title] {
                 assert!(text.len() > 8 && !text.ends_with('.'), "{}: {text:?}", row.rule);
             }

@@ -1,8 +1,9 @@
 //! KVM, its modules and their parameters.
 
+use super::contradictions::said;
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path};
+use super::subject::{Subject, parameter_path, switch};
 use exits::Isa;
 use host::AbsenceKind;
 
@@ -61,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         category: Category::Kvm,
         why: "the CPU may not notice that a vCPU stopped running; an IPI to it is then lost, and the guest hangs",
         source: "KVM IRQ changes for 6.17 (AMD family 17h); Linux arch/x86/kvm/svm/avic.c, 9a12fa5213cf (Hygon \
-                 family 18h, 7.1)",
+                 family 18h, 7.1; CVE-2026-64172)",
         parent: "kvm-interrupt-virtualization",
         check: erratum_1235,
     },
@@ -210,15 +211,26 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         }
         _ => {}
     }
-    Some(
-        Verdict::fail(format!("{technology} is off in {module}"))
-            .seen(path, value)
-            .command("exitless enable --persist --reload --apply")
-            .command(format!(
-                "echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
+    let verdict = Verdict::fail(format!("{technology} is off in {module}")).seen(path, value);
+    let verdict = match needless(subject) {
+        Some((place, text)) => verdict.seen(place, text).advice(
+            "remove avic=0: guides set it for erratum 1235, which only AMD's family 17h and Hygon's 18h have, and not this CPU",
+        ),
+        None => verdict,
+    };
+    Some(verdict.command("exitless enable --persist --reload --apply").command(format!(
+        "echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
                  modprobe {module}"
-            )),
-    )
+    )))
+}
+
+/// The place that switches AVIC off on a CPU without the erratum for which guides do so.
+fn needless(subject: &Subject<'_>) -> Option<(String, String)> {
+    if subject.isa != Some(Isa::Svm) || subject.host.processor.erratum_1235.get() != Some(&false) {
+        return None;
+    }
+    let (place, text, word) = said(subject, "kvm_amd", "avic")?;
+    (switch(&word) == Some(false)).then_some((place, text))
 }
 
 fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
@@ -288,7 +300,7 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
             let verdict = if setting.is_some() {
                 verdict.advice("load kvm_amd with enable_ipiv=0")
             } else {
-                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (7.1 on Hygon)")
+                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or 7.0.11 of its series)")
             };
             verdict.command("exitless disable --persist --reload --apply")
         }
@@ -302,7 +314,8 @@ fn nested(subject: &Subject<'_>) -> Option<Verdict> {
     let value = subject.parameter("kvm_amd", "nested")?;
     let path = parameter_path("kvm_amd", "nested");
     let row = super::kernels::ROWS.iter().find(|row| row.rule == "kernel-avic-nested")?;
-    let bad = row.judge(subject.release.as_ref()?) == super::kernels::Has::No;
+    let judged = row.judge_running(subject.release.as_ref()?, &subject.host.kernel);
+    let bad = judged.has == super::kernels::Has::No;
     Some(match subject.is_on("kvm_amd", "nested") {
         Some(true) if bad => Verdict::warn("guests are offered SVM, and this kernel inhibits AVIC for these")
             .seen(path, value)

@@ -13,6 +13,54 @@ pub enum Tree {
     Vendor,
 }
 
+/// A vendor that takes changes of later releases under its own numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Vendor {
+    /// Red Hat, and those that build its tree: CentOS Stream, Rocky, Alma.
+    RedHat,
+    /// SUSE.
+    Suse,
+    /// Canonical.
+    Ubuntu,
+    /// Proxmox, which builds Ubuntu's tree.
+    Proxmox,
+    /// Oracle.
+    Oracle,
+    /// OpenAnolis, Alibaba's.
+    Anolis,
+    /// openEuler, Huawei's.
+    OpenEuler,
+}
+
+impl Vendor {
+    /// The vendor's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RedHat => "Red Hat",
+            Self::Suse => "SUSE",
+            Self::Ubuntu => "Ubuntu",
+            Self::Proxmox => "Proxmox",
+            Self::Oracle => "Oracle",
+            Self::Anolis => "Anolis",
+            Self::OpenEuler => "openEuler",
+        }
+    }
+
+    /// The place in which the vendor lists what its kernel took, for people.
+    #[must_use]
+    pub const fn changes(self) -> &'static str {
+        match self {
+            Self::RedHat | Self::Oracle | Self::Anolis | Self::OpenEuler => {
+                "`rpm -qf --changelog /lib/modules/$(uname -r)/vmlinuz`"
+            }
+            Self::Suse => "`rpm -q --changelog kernel-default`",
+            Self::Ubuntu => "`apt-get changelog linux-modules-$(uname -r)`",
+            Self::Proxmox => "the change log of the Ubuntu kernel that Proxmox's change log names",
+        }
+    }
+}
+
 /// A release, as far as rules compare it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
@@ -26,6 +74,8 @@ pub struct Release {
     pub candidate: Option<u16>,
     /// Whose it is.
     pub tree: Tree,
+    /// The vendor; `None` of stable trees.
+    pub vendor: Option<Vendor>,
     /// The numbers after the dash, of vendors' trees (`[204, 146, 1]` of 5.15.0-204.146.1.el8uek.x86_64).
     pub build: Vec<u32>,
 }
@@ -39,7 +89,12 @@ impl Release {
         let (base, rest) = text.split_once('-').unwrap_or((text, ""));
         let mut numbers = base.split('.').map(leading);
         let version = (numbers.next()??, numbers.next()??);
-        let tree = tree(text, build);
+        let vendor = vendor(text, build);
+        let tree = match vendor {
+            None => Tree::Stable,
+            Some(Vendor::Oracle) => Tree::Uek,
+            Some(_) => Tree::Vendor,
+        };
         let own = numbers.next().flatten();
         let patch = match tree {
             Tree::Stable => build.and_then(|build| debian_patch(build, version)).or(own),
@@ -47,7 +102,7 @@ impl Release {
         };
         let candidate = rest.split(['-', '.', '+']).next().and_then(|word| leading(word.strip_prefix("rc")?));
         let build = rest.split(['.', '-']).map_while(|word| word.parse().ok()).collect();
-        Some(Self { text: text.to_owned(), version, patch, candidate, tree, build })
+        Some(Self { text: text.to_owned(), version, patch, candidate, tree, vendor, build })
     }
 
     /// Tests whether it contains the mainline of this version, or of an earlier one.
@@ -68,29 +123,35 @@ fn leading(text: &str) -> Option<u16> {
     text[..end].parse().ok()
 }
 
-fn tree(text: &str, build: Option<&str>) -> Tree {
-    let word = |word: &str| text.split(['.', '-', '_', '+']).any(|one| one == word);
-    let begins = |start: &str| {
-        text.split(['.', '-', '_', '+']).any(|one| {
+/// The vendor by the marks in a release and its build.
+fn vendor(text: &str, build: Option<&str>) -> Option<Vendor> {
+    /// Ubuntu's flavours; without the build a release tells no more.
+    const UBUNTU: [&str; 4] = ["generic", "lowlatency", "aws", "gcp"];
+    let words = text.split(['.', '-', '_', '+']);
+    let any = |test: &dyn Fn(&str) -> bool| words.clone().any(test);
+    let begins = |start: &'static str| {
+        move |one: &str| {
             one.strip_prefix(start).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        })
+        }
     };
     if text.contains("uek") {
-        return Tree::Uek;
+        return Some(Vendor::Oracle);
     }
-    let ubuntu = build.is_some_and(|build| build.contains("-Ubuntu "));
-    // Proxmox builds Ubuntu's tree.
-    if begins("el")
-        || begins("an")
-        || begins("oe")
-        || ubuntu
-        || word("generic")
-        || word("default")
-        || word("pve")
-    {
-        return Tree::Vendor;
+    // Ubuntu builds are marked so, Proxmox's are not, though the tree is Ubuntu's.
+    if any(&|one| one == "pve") {
+        return Some(Vendor::Proxmox);
     }
-    Tree::Stable
+    if build.is_some_and(|build| build.contains("-Ubuntu ")) || any(&|one| UBUNTU.contains(&one)) {
+        return Some(Vendor::Ubuntu);
+    }
+    [
+        (any(&begins("el")), Vendor::RedHat),
+        (any(&begins("an")), Vendor::Anolis),
+        (any(&begins("oe")), Vendor::OpenEuler),
+        (any(&|one| one == "default"), Vendor::Suse),
+    ]
+    .into_iter()
+    .find_map(|(is, vendor)| is.then_some(vendor))
 }
 
 /// `#1 SMP PREEMPT_DYNAMIC Debian 6.1.119-1 (2024-11-22)`: the release itself says `6.1.0-28-amd64`.
@@ -123,6 +184,30 @@ mod tests {
         assert_eq!(uek.compare_build((5, 15), &[204, 147]), Some(Ordering::Less));
         assert_eq!(uek.compare_build((5, 4), &[1]), None);
         assert_eq!(Release::parse("linux", None), None);
+    }
+
+    #[test]
+    fn vendors_are_known_by_their_marks() {
+        let vendor = |text: &str, build: Option<&str>| Release::parse(text, build).unwrap().vendor;
+        for (text, expected) in [
+            ("4.18.0-553.22.1.el8_10.x86_64", Some(Vendor::RedHat)),
+            ("5.14.0-611.el9.x86_64", Some(Vendor::RedHat)),
+            ("6.12.0-124.8.1.el10_1.x86_64", Some(Vendor::RedHat)),
+            ("6.4.0-150700.53.3-default", Some(Vendor::Suse)),
+            ("6.8.0-45-generic", Some(Vendor::Ubuntu)),
+            ("6.14.0-1013-aws", Some(Vendor::Ubuntu)),
+            ("6.8.12-4-pve", Some(Vendor::Proxmox)),
+            ("6.12.0-101.33.4.3.el10uek.x86_64", Some(Vendor::Oracle)),
+            ("5.10.134-17.2.an8.x86_64", Some(Vendor::Anolis)),
+            ("6.6.0-72.0.0.76.oe2403sp1.x86_64", Some(Vendor::OpenEuler)),
+            ("6.12.49+deb13-amd64", None),
+            ("6.15.4-200.fc42.x86_64", None),
+            ("6.16.9-arch1-1", None),
+        ] {
+            assert_eq!(vendor(text, None), expected, "{text}");
+        }
+        let build = Some("#48-Ubuntu SMP PREEMPT_DYNAMIC Fri Sep 27 14:04:52 UTC 2024");
+        assert_eq!(vendor("6.8.0-1018-intel", build), Some(Vendor::Ubuntu));
     }
 
     #[test]

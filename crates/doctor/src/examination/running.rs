@@ -80,7 +80,7 @@ fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
     let release = subject.release.as_ref()?;
     let own = KernelVersion::new(release.version.0, release.version.1);
     let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic")?;
-    match (release.tree, row.judge(release)) {
+    match (release.tree, row.judge_running(release, &subject.host.kernel).has) {
         (Tree::Stable, _) => Some(own),
         // What it took on purpose is what those rules ask for.
         (_, Has::Yes) => Some(own.max(KernelVersion::new(row.since.0, row.since.1))),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use doctor::examination::{Category, KERNELS, KernelRow, Kind, rules};
+use doctor::examination::{Asked, Category, KERNELS, KernelRow, Kind, rules};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
 const BY: &str = "written by crates/doctor/tests/all/host_rules_in_docs.rs";
@@ -31,15 +31,32 @@ fn of_rules() -> String {
 }
 
 fn of_kernels() -> String {
-    let mut text = "| rule | first release | also in | without it |\n|---|---|---|---|\n".to_owned();
+    let mut text =
+        "| rule | first release | also in | the kernel shows it by | without it | source |\n|---|---|---|---|---|---|\n"
+            .to_owned();
     for row in KERNELS {
         let first = match row.kind {
             Kind::Bug => format!("fixed in {}", row.first()),
             Kind::Feature | Kind::Extra => row.first(),
         };
-        let _ = writeln!(text, "| `{}` | {first} | {} | {} |", row.rule, also(row), row.without);
+        let (also, shown) = (also(row), shown(row));
+        let _ = writeln!(
+            text,
+            "| `{}` | {first} | {also} | {shown} | {} | {} |",
+            row.rule, row.without, row.source
+        );
     }
     text
+}
+
+fn shown(row: &KernelRow) -> String {
+    let one = |asked: &Asked| match asked {
+        Asked::Types(question) => format!("type information, `{question}`"),
+        Asked::Parameter(module, name) => format!("parameter `{name}` of {module}"),
+        Asked::Option(name) => format!("`CONFIG_{name}`"),
+    };
+    let all: Vec<String> = row.asked.iter().map(one).collect();
+    if all.is_empty() { "–".to_owned() } else { all.join(", ") }
 }
 
 fn also(row: &KernelRow) -> String {
@@ -49,7 +66,8 @@ fn also(row: &KernelRow) -> String {
         format!("UEK {major}.{minor}-{}", build.join("."))
     });
     let all: Vec<String> = stable.chain(uek).collect();
-    if all.is_empty() { "–".to_owned() } else { all.join(", ") }
+    let all = if all.is_empty() { "–".to_owned() } else { all.join(", ") };
+    if row.looked_in.is_empty() { all } else { format!("{all} *") }
 }
 
 fn check(what: &str, table: &str) {

@@ -58,6 +58,9 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     } else {
         let view = FindingsView { width: console::width(), colour: console::colour(), passes: true, verbose };
         out.write_all(report::examination::terminal(&host, &examination, view).as_bytes())?;
+        if verbose {
+            writeln!(out, "\nRules and tables of kernels as of {}", doctor::RULES_DATE)?;
+        }
     }
     Ok(ExitCode::from(match (warnings.is_empty(), examination.summary.fail) {
         (false, _) => status::DAMAGED,
