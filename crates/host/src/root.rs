@@ -175,7 +175,7 @@ impl Root {
     /// A file's content, which is not recorded: one too long to be kept, of which the caller keeps what it took from it.
     pub(crate) fn peek(&self, path: &str) -> io::Result<Vec<u8>> {
         match &self.source {
-            Source::Directory(_) => files::read_start(&self.place(path), LONGEST_FILE),
+            Source::Directory(_) => files::read_start(&self.find(path, true)?.path(), LONGEST_FILE),
             Source::Kept(tree) => tree.read(path),
         }
     }
