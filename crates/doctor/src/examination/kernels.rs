@@ -232,7 +232,7 @@ pub const ROWS: &[Row] = &[
         with: "KVM counts the vCPUs that wait for an interrupt window",
         why: "AVIC is inhibited during the wait; before, each wait took a lock of the whole VM even where AVIC was inhibited \
               anyway, and a nested guest could keep it inhibited for too long",
-        source: "Linux arch/x86/kvm/svm/svm.c, 7b402ec851cb, 6563ddadd169 and 5617dddcfa30, apicv_nr_irq_window_req (7.1)",
+        source: "Linux arch/x86/kvm/svm/svm.c, 7b402ec851cb, 6563ddadd169 and 5617dddcfa30 (7.1)",
         ..feature("kernel-avic-irq-windows", "Interrupt windows with AVIC", (7, 1))
     },
     Row {

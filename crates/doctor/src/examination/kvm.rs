@@ -214,7 +214,8 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
     let verdict = Verdict::fail(format!("{technology} is off in {module}")).seen(path, value);
     let verdict = match needless(subject) {
         Some((place, text)) => verdict.seen(place, text).advice(
-            "remove avic=0: guides set it for erratum 1235, which only AMD's family 17h and Hygon's 18h have, and not this CPU",
+            "remove avic=0: guides set it for erratum 1235, which only AMD's family 17h and Hygon's 18h have, and not \
+             this CPU",
         ),
         None => verdict,
     };
@@ -300,7 +301,8 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
             let verdict = if setting.is_some() {
                 verdict.advice("load kvm_amd with enable_ipiv=0")
             } else {
-                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or 7.0.11 of its series)")
+                verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or 7.0.11 of \
+                     its series)")
             };
             verdict.command("exitless disable --persist --reload --apply")
         }
