@@ -99,7 +99,7 @@ const FACTS: &[Facts] = &[
         reason: InhibitReason::Nested,
         name: "NESTED",
         set_by: "the vCPU runs a nested guest; in Linux 5.6 to 5.18 already offering SVM to the guest sets it",
-        cure: "run no nested guest, or take svm out of the guest's CPU model",
+        cure: "run no nested guest, or remove svm from the guest's CPU model",
     },
     Facts {
         reason: InhibitReason::IrqWindow,

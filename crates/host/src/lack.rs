@@ -26,11 +26,11 @@ impl Lack {
         Self { why: why.into(), next: next.into() }
     }
 
-    /// AVIC is missing; `below` is true if there is a hypervisor below.
+    /// AVIC is missing; `below` is true if there is an underlying hypervisor.
     pub(crate) fn of_avic(below: bool) -> Self {
         if below {
             // KVM hides it from guests: arch/x86/kvm/cpuid.c, the word CPUID_8000_000A_EDX.
-            let why = "the hypervisor below offers no AVIC; it is not virtualized for guests";
+            let why = "the underlying hypervisor offers no AVIC; it is not virtualized for guests";
             return Self::new(why, "run guests on the host below");
         }
         Self::new(
@@ -45,9 +45,9 @@ impl Lack {
         if below {
             // KVM offers these controls to its guests while it uses them itself: arch/x86/kvm/vmx/nested.c,
             // nested_vmx_setup_pinbased_ctls.
-            let next = "switch APICv on in the hypervisor below (KVM: kvm_intel enable_apicv=1 there), or run guests \
+            let next = "switch APICv on in the underlying hypervisor (KVM: kvm_intel enable_apicv=1 there), or run guests \
                         on the host below";
-            return Self::new(format!("the hypervisor below does not offer {parts}"), next);
+            return Self::new(format!("the underlying hypervisor does not offer {parts}"), next);
         }
         Self::new(
             format!("the CPU lacks {parts}"),
@@ -104,7 +104,7 @@ mod tests {
         let intel = "processor : 0\nvendor_id : GenuineIntel\nflags : vmx";
         let table = [
             (format!("{amd}\n"), Isa::Svm, "the CPU or its firmware offers no AVIC"),
-            (format!("{amd} hypervisor\n"), Isa::Svm, "the hypervisor below offers no AVIC"),
+            (format!("{amd} hypervisor\n"), Isa::Svm, "the underlying hypervisor offers no AVIC"),
             (
                 format!("{intel}\nvmx flags : vtpr vapic_reg vid\n"),
                 Isa::Vmx,
@@ -113,7 +113,7 @@ mod tests {
             (
                 format!("{intel} hypervisor\nvmx flags : vtpr vapic_reg posted_intr\n"),
                 Isa::Vmx,
-                "the hypervisor below does not offer virtual-interrupt delivery",
+                "the underlying hypervisor does not offer virtual-interrupt delivery",
             ),
         ];
         for (cpuinfo, isa, why) in table {
@@ -121,7 +121,7 @@ mod tests {
             let found = inspected.clone().unwrap();
             assert!(found.why.starts_with(why), "{found:?}");
             assert_eq!(inspected, by_flags, "{cpuinfo}");
-            // A hypervisor below is not changed in this machine's firmware.
+            // An underlying hypervisor is not changed in this machine's firmware.
             assert_eq!(found.next.contains("below"), cpuinfo.contains("hypervisor"), "{found:?}");
         }
         let whole = format!("{intel}\nvmx flags : vtpr vapic_reg vid posted_intr apicv\n");

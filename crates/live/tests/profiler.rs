@@ -78,7 +78,7 @@ fn sleeps() -> u64 {
 fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
     let Some(mut profiler) = profiler(&Sampling::default()) else { return };
     let times = 20;
-    // The timer may fire before the thread has left its processor, where a hypervisor below takes that away: the kernel says
+    // The timer may fire before the thread has left its processor, where an underlying hypervisor takes that away: the kernel says
     // how often the thread slept.
     let mut slept = 0;
     for _ in 0..times {

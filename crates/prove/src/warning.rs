@@ -240,7 +240,7 @@ impl fmt::Display for Warning {
             }
             Self::Nested { below } => write!(
                 f,
-                "This host is itself a virtual machine ({below}). Its exits cost what the hypervisor below makes \
+                "This host is itself a virtual machine ({below}). Its exits cost what the underlying hypervisor makes \
                  of them; bare metal will differ."
             ),
             Self::NoTracepoints { why } => {

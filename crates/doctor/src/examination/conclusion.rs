@@ -22,7 +22,7 @@ pub enum Outcome {
     Unsure,
     /// The hardware has it, and the module has it off.
     SwitchedOff,
-    /// The CPU has none, or a hypervisor below hides it.
+    /// The CPU has none, or an underlying hypervisor hides it.
     Unavailable,
     /// Sources contradict each other.
     Contradicted,

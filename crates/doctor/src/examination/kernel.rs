@@ -164,11 +164,9 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     let nested = || subject.is_on(subject.module(), "nested") != Some(false);
     let posts = || subject.iommus_post() != Some(false) && !subject.host.iommus.units.is_empty();
     match row.rule {
-        "kernel-bug-x2avic-nested" => x2avic() && nested(),
         "kernel-bug-x2avic-msr" | "kernel-bug-x2avic-icr" => x2avic(),
         "kernel-bug-avic-nested-restore" | "kernel-bug-apicv-nested" => nested(),
         "kernel-bug-avic-device-target" | "kernel-bug-avic-ga-log" | "kernel-bug-posted-wakeup" => posts(),
-        "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp") == Some(true),
         "kernel-bug-posted-msi" => subject.has_word("intremap", "posted_msi"),
         _ => true,
     }

@@ -301,15 +301,6 @@ pub const ROWS: &[Row] = &[
         ..fault("kernel-bug-avic-nested-restore", "Nested guests restored with AVIC", (5, 19), (7, 1))
     },
     Row {
-        stable: &[((6, 1), 183), ((6, 12), 103)],
-        subject: "KVM: SVM: Update x2APIC MSR intercepts if AVIC is inhibited while L2 is active",
-        without: "MSRs of x2APIC can stay without interception if AVIC is inhibited while a nested guest runs",
-        with: "inhibiting AVIC while a nested guest runs intercepts the MSRs of x2APIC",
-        why: "MSRs that are not intercepted while AVIC is off are those of the host's own APIC",
-        source: "Linux arch/x86/kvm/svm/avic.c, 7d3aae206663 (7.2); of x2AVIC, 4d1d7942e36a (6.0)",
-        ..fault("kernel-bug-x2avic-nested", "MSRs of x2APIC with nested guests", (6, 0), (7, 2))
-    },
-    Row {
         stable: &[((6, 1), 62), ((6, 5), 8)],
         subject: "KVM: SVM: always update the x2avic msr interception",
         without: "MSRs of x2APIC stay without interception after a guest resets its APIC",
@@ -355,15 +346,6 @@ pub const ROWS: &[Row] = &[
         why: "halted vCPUs are no longer woken by their devices",
         source: "Linux drivers/iommu/amd/init.c, af47b0a24058 (6.4)",
         ..fault("kernel-bug-avic-ga-log", "Overflow of the GA log", (4, 9), (6, 4))
-    },
-    Row {
-        stable: &[((6, 12), 26)],
-        subject: "KVM: SVM: Disable AVIC on SNP-enabled system without HvInUseWrAllowed feature",
-        without: "AVIC is used on a host with SEV-SNP whose CPU forbids it",
-        with: "AVIC is left off on a host with SEV-SNP whose CPU forbids it",
-        why: "the host's kernel faults when it writes to an APIC page of a running guest, of any kind",
-        source: "Linux arch/x86/kvm/svm/avic.c, d81cadbe1642 (6.13)",
-        ..fault("kernel-bug-avic-snp", "AVIC beside SEV-SNP", (4, 7), (6, 13))
     },
     Row {
         isa: None,

@@ -143,7 +143,7 @@ fn isa(host: &Inspection) -> Option<Isa> {
     if flag("vmx") {
         return Some(Isa::Vmx);
     }
-    // The firmware, or a hypervisor below, can hide the flag.
+    // The firmware, or an underlying hypervisor, can hide the flag.
     match processor.first.get()?.vendor.as_deref()? {
         "AuthenticAMD" | "HygonGenuine" => Some(Isa::Svm),
         "GenuineIntel" | "CentaurHauls" | "  Shanghai  " => Some(Isa::Vmx),

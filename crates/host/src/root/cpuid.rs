@@ -15,7 +15,7 @@ pub(crate) fn hypervisor_name([_, ebx, ecx, edx]: [u32; 4]) -> String {
 }
 
 impl Root {
-    /// The signature of the hypervisor below this machine: `KVMKVMKVM`, `XenVMMXenVMM`, `TCGTCGTCGTCG`
+    /// The signature of the hypervisor of this machine: `KVMKVMKVM`, `XenVMMXenVMM`, `TCGTCGTCGTCG`
     /// (QEMU's emulator). `None` without one, or if CPUID is not available.
     #[must_use]
     pub fn hypervisor(&self) -> Option<String> {

@@ -36,7 +36,7 @@ pub(super) fn steps(root: &Path, level: &FrequencyLevel) -> Result<Vec<Step>, Ap
     let limits = linux_limits(root);
     if limits.is_empty() {
         return Err(frequency(
-            "there is no /sys/devices/system/cpu/cpu*/cpufreq: firmware or a hypervisor below sets it; leave the \
+            "there is no /sys/devices/system/cpu/cpu*/cpufreq: firmware or an underlying hypervisor sets it; leave the \
              factor out here"
                 .to_owned(),
         ));

@@ -24,7 +24,7 @@ impl FrequencyFiles {
         files.sort_unstable();
         let why = || {
             format!(
-                "{} has no cpufreq: the frequency is set by firmware, or by a hypervisor below",
+                "{} has no cpufreq: the frequency is set by firmware, or by an underlying hypervisor",
                 home.display()
             )
         };
