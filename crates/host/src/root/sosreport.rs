@@ -1,4 +1,4 @@
-//! Unpacked sosreports (https://github.com/sosreport/sos): facts that sos keeps as output of commands.
+//! Unpacked sosreports (<https://github.com/sosreport/sos>): facts that sos keeps as output of commands.
 //!
 //! A sosreport has most files of /proc, /sys and /etc under their own names. It lacks the files of processes, so that
 //! running VMs are unknown.
