@@ -36,6 +36,7 @@ pub struct Token(pub u32);
 pub struct Submitter<'a> {
     engine: &'a mut dyn IoEngine,
     key: QueueKey,
+    crowded: bool,
 }
 
 /// A way of submitting I/O to the kernel.
@@ -63,7 +64,19 @@ pub struct NoRoom;
 impl<'a> Submitter<'a> {
     /// A submitter for the queue `key`.
     pub(crate) fn new(engine: &'a mut dyn IoEngine, key: QueueKey) -> Self {
-        Self { engine, key }
+        Self { engine, key, crowded: false }
+    }
+
+    /// The same for a queue beside others that have work.
+    pub(crate) fn crowded(self, crowded: bool) -> Self {
+        Self { crowded, ..self }
+    }
+
+    /// Tests whether other queues of the worker have work, whose requests would wait in the kernel for those of this one:
+    /// what cannot complete at once is carried out in the order of submission.
+    #[must_use]
+    pub const fn is_crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then.

@@ -93,7 +93,8 @@ impl QueueEntry {
 const IDLE_POLLS: u32 = 64;
 const IDLE_NS: u64 = 200_000;
 
-/// Serves a queue once; with `always` it stays polled. Returns the number of its requests.
+/// Serves a queue once; with `always` it stays polled, and `crowded` if others have work. Returns the number of its
+/// requests.
 #[inline]
 pub(super) fn serve(
     entry: &mut QueueEntry,
@@ -102,11 +103,12 @@ pub(super) fn serve(
     counters: &WorkerCounters,
     now: u64,
     always: bool,
+    crowded: bool,
 ) -> u64 {
     let began = ticks();
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
-    let work = entry.queue.serve(&mut uring.submitter(key), budget);
+    let work = entry.queue.serve(&mut uring.submitter(key).crowded(crowded), budget);
     // Most turns find nothing, and must be short.
     match work.requests {
         0 => entry.queue.virtqueue.publish(),
@@ -152,10 +154,10 @@ pub(super) fn serve(
 }
 
 /// Resumes the requests in flight of a queue that takes no new ones.
-pub(super) fn resume(entry: &mut QueueEntry, uring: &mut Uring, signals: &mut Signals) {
+pub(super) fn resume(entry: &mut QueueEntry, uring: &mut Uring, signals: &mut Signals, crowded: bool) {
     let budget = entry.share.turn(entry.queue.weight);
     let key = entry.queue.key;
-    let work = entry.queue.resume(&mut uring.submitter(key), budget);
+    let work = entry.queue.resume(&mut uring.submitter(key).crowded(crowded), budget);
     entry.queue.publish();
     entry.queue.wake(|file| signals.add(file));
     entry.waiting = entry.queue.has_waiting();

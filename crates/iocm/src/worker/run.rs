@@ -27,6 +27,29 @@ const ACCOUNT_EVERY: u64 = 1024;
 /// check costs little against it.
 const KICK_CHECK_NS: u64 = 50_000;
 
+/// A queue that had requests this long ago, nanoseconds, counts as one that has work.
+const RECENT_NS: u64 = 10_000_000;
+
+/// The two queues that had requests last, and when.
+#[derive(Debug, Default)]
+struct Recent([Option<(QueueKey, u64)>; 2]);
+
+impl Recent {
+    fn found(&mut self, key: QueueKey, now: u64) {
+        match &mut self.0 {
+            [Some((last, when)), _] if *last == key => *when = now,
+            [last, before] => (*before, *last) = (last.take(), Some((key, now))),
+        }
+    }
+
+    /// Tests whether another queue than this one has work.
+    fn others(&self, key: QueueKey, now: u64) -> bool {
+        let is_other =
+            |&(other, when): &(QueueKey, u64)| other != key && now.saturating_sub(when) < RECENT_NS;
+        self.0.iter().flatten().any(is_other)
+    }
+}
+
 /// A worker's thread.
 pub(super) struct Run {
     mailbox: Arc<Mailbox>,
@@ -46,6 +69,7 @@ pub(super) struct Run {
     kicks_checked: u64,
     /// The queues with completions to publish: empty between two turns, and kept for its memory.
     touched: Vec<usize>,
+    recent: Recent,
     stopping: Option<Reply<Vec<Queue>>>,
     /// The number of queues that are being drained.
     draining: usize,
@@ -92,6 +116,7 @@ impl Run {
             backoff: Backoff::default(),
             kicks_checked: 0,
             touched: Vec::new(),
+            recent: Recent::default(),
             stopping: None,
             draining: 0,
         })
@@ -199,11 +224,19 @@ impl Run {
             let is_idle = !entry.polling_now && !entry.kicked;
             if is_idle || entry.throttled_until > now || entry.draining.is_some() || is_ending {
                 if entry.waiting {
-                    resume(entry, &mut self.uring, &mut self.signals);
+                    let crowded = self.recent.others(entry.queue.key, now);
+                    resume(entry, &mut self.uring, &mut self.signals, crowded);
                 }
                 continue;
             }
-            found += serve(entry, &mut self.uring, &mut self.signals, &self.counters, now, always);
+            let key = entry.queue.key;
+            let crowded = self.recent.others(key, now);
+            let requests =
+                serve(entry, &mut self.uring, &mut self.signals, &self.counters, now, always, crowded);
+            if requests > 0 {
+                self.recent.found(key, now);
+            }
+            found += requests;
         }
         self.uring.submit();
         self.signals.flush();

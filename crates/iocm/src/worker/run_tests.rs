@@ -40,3 +40,20 @@ fn a_worker_ends_however_often_the_kernel_refuses_its_last_requests() {
     assert_eq!(driver.ended().map(|(_, status, _)| status), Some(0));
     assert!(rustix::io::read(&call, &mut [0; 8]).is_ok(), "the guest is called");
 }
+
+#[test]
+fn a_queue_is_beside_others_while_another_had_requests_a_moment_ago() {
+    let [a, b, c] = [1, 2, 3].map(QueueKey);
+    let mut recent = Recent::default();
+    assert!(!recent.others(a, 0));
+    recent.found(a, 1_000);
+    assert!(!recent.others(a, 2_000) && recent.others(b, 2_000));
+    recent.found(b, 3_000);
+    recent.found(b, 4_000);
+    assert!(recent.others(a, 5_000) && recent.others(b, 5_000), "a is still known");
+    recent.found(c, 6_000);
+    assert!(recent.others(b, 7_000) && recent.others(c, 7_000));
+    assert!(!recent.others(a, 6_000 + RECENT_NS), "it is over");
+    recent.found(c, 2 * RECENT_NS);
+    assert!(!recent.others(c, 2 * RECENT_NS) && recent.others(a, 2 * RECENT_NS));
+}

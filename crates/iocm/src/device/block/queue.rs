@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 /// The most requests of a queue in flight. The memory for each of them is bounded, and so is that for all.
 const MAX_IN_FLIGHT: u16 = 256;
+/// The bytes in flight from which on a queue beside others submits nothing more. Others wait for so many bytes and a step:
+/// some hundred microseconds where the kernel copies them, and enough to keep a disk busy.
+const CROWDED_BYTES: u64 = 256 << 10;
 
 /// The handler of one queue of a block device.
 pub struct BlockQueue {
@@ -25,6 +28,10 @@ pub struct BlockQueue {
     /// The slots whose next step waits for a bounce buffer.
     starved: VecDeque<u32>,
     bounces: Bounces,
+    /// The bytes of all steps in flight.
+    moving: u64,
+    /// Nothing more is submitted until a step has completed.
+    full: bool,
 }
 
 impl BlockQueue {
@@ -35,7 +42,8 @@ impl BlockQueue {
         let bounces = Bounces::new(device.storage.alignment());
         let free = (0..u32::from(count)).rev().collect();
         let (waiting, starved) = (VecDeque::new(), VecDeque::new());
-        Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces }
+        let (moving, full) = (0, false);
+        Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces, moving, full }
     }
 
     /// Completes a request without the kernel's help. `written` bytes of its data were written.
@@ -160,7 +168,10 @@ impl BlockQueue {
         };
         // SAFETY: the slot keeps its pieces and the guest's memory until the step has ended, and the device its file.
         match unsafe { submitter.submit(submission, Token(token)) } {
-            Ok(()) => bytes,
+            Ok(()) => {
+                self.moving += slot.weight();
+                bytes
+            }
             Err(_) => {
                 self.waiting.push_front(token);
                 0
@@ -195,6 +206,13 @@ impl BlockQueue {
         self.release(token);
     }
 
+    /// Tests whether the next step has to wait, because others would wait for it.
+    #[inline]
+    fn is_full(&mut self, submitter: &Submitter<'_>) -> bool {
+        self.full = submitter.is_crowded() && self.moving >= CROWDED_BYTES;
+        self.full
+    }
+
     /// The time until the device's limits allow another request; `None` when they allow one now.
     #[inline]
     fn throttled(&self) -> Option<u64> {
@@ -216,7 +234,8 @@ impl Handler for BlockQueue {
         };
         while work.units() < budget {
             work.throttled_ns = self.throttled();
-            if work.throttled_ns.is_some() || self.free.is_empty() || !queue.pop(&mut self.chain) {
+            let waits = work.throttled_ns.is_some() || self.free.is_empty() || self.is_full(submitter);
+            if waits || !queue.pop(&mut self.chain) {
                 return work;
             }
             work.requests += 1;
@@ -230,6 +249,8 @@ impl Handler for BlockQueue {
         let Token(token) = token;
         let Some(slot) = self.slots.get_mut(token as usize) else { return };
         queue.handle(slot.id);
+        self.moving = self.moving.saturating_sub(slot.weight());
+        self.full = false;
         match slot.advance(result, &mut self.bounces) {
             Progress::More => self.waiting.push_back(token),
             Progress::Ended(status) => self.finish(queue, token, status),
@@ -244,14 +265,14 @@ impl Handler for BlockQueue {
 
     #[inline]
     fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() && !self.full
     }
 
     fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         let mut work = WorkDone::default();
         // Steps that find no room wait for another turn.
         for _ in 0..self.waiting.len() {
-            if work.units() >= budget {
+            if work.units() >= budget || self.is_full(submitter) {
                 break;
             }
             let Some(token) = self.waiting.pop_front() else { break };
@@ -266,7 +287,79 @@ impl Handler for BlockQueue {
     }
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
-        // With all slots in use, only a completion can help.
-        queue.enable_kicks() && !self.free.is_empty()
+        // With all slots in use, or enough in flight, only a completion can help.
+        queue.enable_kicks() && !self.free.is_empty() && !self.full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BlockOptions;
+    use super::*;
+    use crate::queue::{Notifiers, Queue, QueueState, Submission};
+    use crate::ring::RingFeatures;
+    use crate::testing::BlockDriver;
+
+    const SIZE: u32 = 32 << 10;
+
+    /// A queue of 256 descriptors with many reads of 32 KiB available, and their driver.
+    fn reads() -> (BlockDriver, Queue) {
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        disk.as_file().set_len(16 << 20).unwrap();
+        let options = BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let mut driver = BlockDriver::new(256, features);
+        let ring = driver.driver.ring().unwrap();
+        let handler = Box::new(device.queue(256));
+        let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+        queue.set_enabled(true);
+        for number in 0..200 {
+            driver.submit(0, number, &[], SIZE).unwrap();
+        }
+        (driver, queue)
+    }
+
+    fn serve(queue: &mut Queue, made: &mut VecDeque<(Submission, u64)>, crowded: bool) -> WorkDone {
+        let key = queue.key;
+        queue.serve(&mut Submitter::new(made, key).crowded(crowded), 1000)
+    }
+
+    #[test]
+    fn beside_others_a_queue_has_few_bytes_in_flight_and_goes_on_when_some_have_completed() {
+        let (mut driver, mut queue) = reads();
+        let mut made = VecDeque::new();
+        let work = serve(&mut queue, &mut made, true);
+        let most = CROWDED_BYTES / u64::from(SIZE);
+        assert_eq!(u64::from(work.requests), most);
+        assert!(!work.more && !queue.has_waiting(), "the worker may sleep until one completes");
+        assert!(!queue.enable_wakeups());
+        let mut ended = 0;
+        while let Some((submission, user_data)) = made.pop_front() {
+            // SAFETY: the queue keeps what it points to until it is told of the end.
+            let result = unsafe { submission.execute() };
+            queue.complete(Token(user_data as u32), result);
+            assert_eq!(serve(&mut queue, &mut made, true).requests, u32::from(ended + most < 200));
+            ended += 1;
+        }
+        queue.publish();
+        assert_eq!(ended, 200);
+        assert_eq!(
+            (0..200).filter_map(|_| driver.ended()).filter(|(_, status, _)| *status == 0).count(),
+            200
+        );
+    }
+
+    #[test]
+    fn alone_a_queue_has_all_of_its_requests_in_flight() {
+        let (_driver, mut queue) = reads();
+        let mut made = VecDeque::new();
+        assert_eq!(serve(&mut queue, &mut made, false).requests, 200);
+        while let Some((submission, user_data)) = made.pop_front() {
+            // SAFETY: as above.
+            let result = unsafe { submission.execute() };
+            queue.complete(Token(user_data as u32), result);
+        }
+        assert_eq!(queue.in_flight(), 0);
     }
 }

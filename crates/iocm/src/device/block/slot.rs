@@ -16,6 +16,8 @@ const STEP: u64 = 512 << 10;
 /// The size of one step of a discard or of zeroing without writing, bytes. The kernel never does that in the worker's
 /// thread.
 const RANGE_STEP: u64 = 1 << 30;
+/// What a step without data counts, bytes: a flush, a discard.
+const NO_DATA: u64 = 64 << 10;
 /// The most retries of a step in a row (EINTR, EAGAIN).
 const RETRIES: u8 = 16;
 /// The number of pieces for which a free slot keeps its memory.
@@ -100,6 +102,11 @@ impl Slot {
         if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
             self.memory = Some(Arc::clone(memory));
         }
+    }
+
+    /// The bytes that the step in flight stands for: those that it moves, or `NO_DATA`.
+    pub(super) fn weight(&self) -> u64 {
+        if self.pieces.is_empty() { NO_DATA } else { self.step }
     }
 
     /// Tests whether a page of the guest's memory was lost, which makes the request's data unreliable.
