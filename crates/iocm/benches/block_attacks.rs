@@ -6,6 +6,9 @@
 //! (`SCHED_IDLE`): what is measured is the daemon, not the scheduler of CPU 1. Latencies count from the moment at which a
 //! request was due. Each attack is compared with the run without one that precedes it.
 
+mod common;
+
+use common::{busy, run_on};
 use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
@@ -126,12 +129,6 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// The load average of the machine over the last minute.
-fn busy() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or_default().to_owned()
-}
-
 /// Latencies of the honest guests, microseconds, and how often a second the attack was repeated.
 struct Seen {
     p50: u32,
@@ -189,20 +186,13 @@ fn start(directory: &Path) -> Outcome<Child> {
         "[[device]]\nname = \"net\"\ntype = \"net\"\nsocket = {socket:?}\nbackend = {{ switch = \"lan\" }}\n"
     )?;
     std::fs::write(at("config.toml"), text)?;
-    run_on(0);
+    run_on(&[0]);
     let mut command = Command::new(std::env::current_exe()?);
     // What it refuses an attacker, it logs.
     command.env(SERVE, at("config.toml")).stdin(Stdio::piped()).stderr(Stdio::null());
     let child = command.spawn()?;
-    run_on(1);
+    run_on(&[1]);
     Ok(child)
-}
-
-/// Restricts this thread, and what it starts, to a CPU; on a machine that lacks it, it stays where it is.
-fn run_on(cpu: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 fn connect(socket: &Path) -> Outcome<FrontEnd> {

@@ -8,6 +8,8 @@
 //! moment at which a request was due, so that a stall delays all requests after it. At the end the medians over the
 //! rounds are compared with the aims of the daemon.
 
+mod common;
+
 mod block_peers {
     pub(crate) mod aims;
     pub(crate) mod front_end;
@@ -15,6 +17,7 @@ mod block_peers {
 }
 
 use block_peers::front_end::drive;
+use common::{busy, cpu, run_on};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::error::Error;
@@ -107,12 +110,6 @@ pub(crate) struct Measured {
     disk: Disk,
     load: Load,
     seen: Seen,
-}
-
-/// The load average of the machine over the last minute.
-fn busy() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// The storage of the measured disk.
@@ -241,13 +238,6 @@ fn serve(config: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Restricts this thread, and what it starts, to these CPUs; on a machine that lacks them it stays where it is.
-fn run_on(cpus: &[usize]) {
-    let mut set = rustix::thread::CpuSet::new();
-    cpus.iter().for_each(|cpu| set.set(*cpu));
-    let _ = rustix::thread::sched_setaffinity(None, &set);
-}
-
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
@@ -317,15 +307,4 @@ fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path)
         p999: worst(0.999),
         fairness: slowest / fastest.max(1.0),
     })
-}
-
-/// Seconds of CPU that a process has used.
-fn cpu(pid: u32) -> Outcome<f64> {
-    let mut used = 0.0;
-    // What ran since the last tick is known by the scheduler alone.
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
-    }
-    Ok(used)
 }

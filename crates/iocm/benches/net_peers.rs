@@ -8,11 +8,14 @@
 //! packets are those that the front-end counts. Front-end and back-end have a CPU each. At the end the medians over the
 //! rounds are compared with the aims of the daemon.
 
+mod common;
+
 mod net_peers {
     pub(crate) mod aims;
     pub(crate) mod open_vswitch;
 }
 
+use common::cpu;
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use net_peers::{aims, open_vswitch};
@@ -341,15 +344,4 @@ fn serve(config: &Path) -> Outcome<()> {
     std::io::stdin().read_to_string(&mut words)?;
     drop(daemon);
     Ok(())
-}
-
-/// Seconds of CPU that a process has used.
-fn cpu(pid: u32) -> Outcome<f64> {
-    let mut used = 0.0;
-    // What ran since the last tick is known by the scheduler alone.
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
-    }
-    Ok(used)
 }

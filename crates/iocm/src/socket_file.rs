@@ -42,10 +42,7 @@ impl SocketFile {
         missing: Missing,
         access: SocketAccess,
     ) -> io::Result<(Self, UnixListener)> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
-        let mut file = Self { directory, name, made: None };
+        let mut file = Self::at(path, missing)?;
         // bind(2) follows no link, whatever the path is.
         let reached = file.directory.reach(&file.name);
         let changes = access.user.is_some() || access.group.is_some();
@@ -65,12 +62,17 @@ impl SocketFile {
         Ok((file, listener))
     }
 
-    /// The file of a listening socket that an earlier daemon made.
-    pub(crate) fn found_at(path: &Path) -> io::Result<Self> {
+    /// The place of a socket, whose directory is opened.
+    fn at(path: &Path, missing: Missing) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = Directory::open(above, Missing::Refused).map_err(files::Error::into_io)?;
-        let mut file = Self { directory, name, made: None };
+        let directory = Directory::open(above, missing).map_err(files::Error::into_io)?;
+        Ok(Self { directory, name, made: None })
+    }
+
+    /// The file of a listening socket that an earlier daemon made.
+    pub(crate) fn found_at(path: &Path) -> io::Result<Self> {
+        let mut file = Self::at(path, Missing::Refused)?;
         let found = fstat(file.directory.entry(&file.name)?)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
             return Err(io::ErrorKind::NotFound.into());

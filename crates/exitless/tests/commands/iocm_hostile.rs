@@ -5,22 +5,14 @@ use iocm::testing::{FrontEnd, NetDriver};
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::iocm_device::Ended;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// The size of each queue.
 const SIZE: u16 = 64;
-
-/// A daemon that is killed when it is dropped.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn mac(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, last]
@@ -71,7 +63,7 @@ fn announcements_from_anothers_address_are_refused_and_the_log_stays_short() {
         .arg(at("iocm.toml"))
         .env("NO_COLOR", "1")
         .stderr(Stdio::piped());
-    let mut daemon = Daemon(command.spawn().unwrap());
+    let mut daemon = Ended(command.spawn().unwrap());
     let (mut attacker, _) = guest(&at("n1.sock"));
     let (front, mut other) = guest(&at("n2.sock"));
     for _ in 0..8 {

@@ -30,8 +30,8 @@ pub struct BlockQueue {
     bounces: Bounces,
     /// The bytes of all steps in flight.
     moving: u64,
-    /// Nothing more is submitted until a step has completed.
-    full: bool,
+    /// Other queues of the worker had work when it was last served.
+    crowded: bool,
 }
 
 impl BlockQueue {
@@ -42,8 +42,8 @@ impl BlockQueue {
         let bounces = Bounces::new(device.storage.alignment());
         let free = (0..u32::from(count)).rev().collect();
         let (waiting, starved) = (VecDeque::new(), VecDeque::new());
-        let (moving, full) = (0, false);
-        Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces, moving, full }
+        let (moving, crowded) = (0, false);
+        Self { device, chain: Chain::new(), slots, free, waiting, starved, bounces, moving, crowded }
     }
 
     /// Completes a request without the kernel's help. `written` bytes of its data were written.
@@ -208,9 +208,8 @@ impl BlockQueue {
 
     /// Tests whether the next step has to wait, because others would wait for it.
     #[inline]
-    fn is_full(&mut self, submitter: &Submitter<'_>) -> bool {
-        self.full = submitter.is_crowded() && self.moving >= CROWDED_BYTES;
-        self.full
+    const fn is_full(&self) -> bool {
+        self.crowded && self.moving >= CROWDED_BYTES
     }
 
     /// The time until the device's limits allow another request; `None` when they allow one now.
@@ -228,13 +227,14 @@ impl BlockQueue {
 impl Handler for BlockQueue {
     #[inline]
     fn serve(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        self.crowded = submitter.is_crowded();
         let mut work = match self.has_waiting() {
             true => self.resume(queue, submitter, budget),
             false => WorkDone::default(),
         };
         while work.units() < budget {
             work.throttled_ns = self.throttled();
-            let waits = work.throttled_ns.is_some() || self.free.is_empty() || self.is_full(submitter);
+            let waits = work.throttled_ns.is_some() || self.free.is_empty() || self.is_full();
             if waits || !queue.pop(&mut self.chain) {
                 return work;
             }
@@ -250,7 +250,6 @@ impl Handler for BlockQueue {
         let Some(slot) = self.slots.get_mut(token as usize) else { return };
         queue.handle(slot.id);
         self.moving = self.moving.saturating_sub(slot.weight());
-        self.full = false;
         match slot.advance(result, &mut self.bounces) {
             Progress::More => self.waiting.push_back(token),
             Progress::Ended(status) => self.finish(queue, token, status),
@@ -265,14 +264,15 @@ impl Handler for BlockQueue {
 
     #[inline]
     fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty() && !self.full
+        !self.waiting.is_empty() && !self.is_full()
     }
 
     fn resume(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
+        self.crowded = submitter.is_crowded();
         let mut work = WorkDone::default();
         // Steps that find no room wait for another turn.
         for _ in 0..self.waiting.len() {
-            if work.units() >= budget || self.is_full(submitter) {
+            if work.units() >= budget || self.is_full() {
                 break;
             }
             let Some(token) = self.waiting.pop_front() else { break };
@@ -288,7 +288,7 @@ impl Handler for BlockQueue {
 
     fn enable_wakeups(&mut self, queue: &mut Virtqueue) -> bool {
         // With all slots in use, or enough in flight, only a completion can help.
-        queue.enable_kicks() && !self.free.is_empty() && !self.full
+        queue.enable_kicks() && !self.free.is_empty() && !self.is_full()
     }
 }
 
