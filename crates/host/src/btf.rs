@@ -136,21 +136,14 @@ impl Btf {
     /// The byte offset of a member, followed through structures by value and through those without a name.
     #[must_use]
     pub fn member(&self, structure: &str, path: &[&str]) -> Option<u32> {
-        let with_name = |one: &Type<'_>| {
-            matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, structure)
-        };
         let mut without = HashSet::new();
-        self.named().filter(with_name).find_map(|one| self.offset(one, path, 0, &mut without))
+        self.structures(structure).find_map(|one| self.offset(one, path, 0, &mut without))
     }
 
     /// Tests whether a structure has a member. `None` where there is no such structure with members.
     #[must_use]
     pub fn has_member(&self, structure: &str, member: &str) -> Option<bool> {
-        let with_name = |one: &Type<'_>| {
-            matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, structure)
-        };
-        self.named()
-            .filter(with_name)
+        self.structures(structure)
             .any(|one| one.count() > 0)
             .then(|| self.member(structure, &[member]).is_some())
     }
@@ -237,6 +230,14 @@ impl Btf {
             }
         }
         None
+    }
+
+    /// All structures and unions of this name.
+    fn structures(&self, name: &str) -> impl Iterator<Item = Type<'_>> {
+        let is_one = move |one: &Type<'_>| {
+            matches!(one.kind(), kind::STRUCT | kind::UNION) && self.is_named(one.name, name)
+        };
+        self.named().filter(is_one)
     }
 
     /// All named structures, unions, enumerations and type definitions, the module's first: structures of a module may be

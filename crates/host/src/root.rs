@@ -129,14 +129,17 @@ impl Root {
         }
     }
 
-    /// The file, or with `links` what its link leads to.
-    fn find(&self, path: &str, links: bool) -> io::Result<Place> {
+    /// The file that a path of the host leads to.
+    fn find(&self, path: &str) -> io::Result<Place> {
         match &self.source {
-            Source::Directory(root) if !self.live => {
-                files::Inside::find(root, path, links).map(Place::Inside)
-            }
+            Source::Directory(root) if !self.live => files::Inside::find(root, path, true).map(Place::Inside),
             _ => Ok(Place::Own(self.place(path))),
         }
+    }
+
+    /// The process that may block the reader of this path, as [`holder`] has it; only the live machine has processes.
+    fn holder<'p>(&self, path: &'p str) -> Option<(&'p str, &'p str)> {
+        holder(path).filter(|_| self.live)
     }
 
     /// Tests whether the directory exists.
@@ -149,22 +152,13 @@ impl Root {
 
     /// A file's content.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let found = match &self.source {
-            Source::Directory(_) => match holder(path).filter(|_| self.live) {
-                Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
-                None => {
-                    self.find(path, true).and_then(|found| files::read_start(&found.path(), LONGEST_FILE))
-                }
-            },
-            Source::Kept(tree) => tree.read(path),
+        let found = match self.holder(path) {
+            Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
+            None => self.peek(path),
         };
         let found = match found {
             Err(error) if self.sosreport && error.kind() == io::ErrorKind::NotFound => {
-                sosreport::read(path, |other| {
-                    let file = self.find(other, true)?;
-                    files::read_start(&file.path(), LONGEST_FILE)
-                })
-                .unwrap_or(Err(error))
+                sosreport::read(path, |other| self.peek(other)).unwrap_or(Err(error))
             }
             found => found,
         };
@@ -175,7 +169,7 @@ impl Root {
     /// A file's content, which is not recorded: one too long to be kept, of which the caller keeps what it took from it.
     pub(crate) fn peek(&self, path: &str) -> io::Result<Vec<u8>> {
         match &self.source {
-            Source::Directory(_) => files::read_start(&self.find(path, true)?.path(), LONGEST_FILE),
+            Source::Directory(_) => files::read_start(&self.find(path)?.path(), LONGEST_FILE),
             Source::Kept(tree) => tree.read(path),
         }
     }
@@ -183,7 +177,7 @@ impl Root {
     /// The names in a directory that `wanted` selects, sorted.
     pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {
-            Source::Directory(_) => self.find(path, true).and_then(|found| names(&found.path())),
+            Source::Directory(_) => self.find(path).and_then(|found| names(&found.path())),
             Source::Kept(tree) => tree.entries(path),
         };
         if let Ok(names) = &mut found {
@@ -203,14 +197,19 @@ impl Root {
     /// The target of a symbolic link.
     pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
-            Source::Directory(_) => match (holder(path).filter(|_| self.live), self.find(path, false)?) {
-                (_, Place::Inside(file)) => file.link(),
-                (Some((home, _)), Place::Own(place)) => {
-                    files::look(&self.place(home), move || fs::read_link(place)).and_then(|link| link)
-                }
-                (None, Place::Own(place)) => fs::read_link(place),
-            },
             Source::Kept(tree) => tree.link(path),
+            Source::Directory(root) if !self.live => {
+                files::Inside::find(root, path, false).and_then(|found| found.link())
+            }
+            Source::Directory(_) => {
+                let place = self.place(path);
+                match self.holder(path) {
+                    Some((home, _)) => {
+                        files::look(&self.place(home), move || fs::read_link(place)).and_then(|link| link)
+                    }
+                    None => fs::read_link(place),
+                }
+            }
         };
         self.note(path, &found, |target| Kind::Link(target.clone()));
         found
@@ -224,7 +223,7 @@ impl Root {
         wanted: impl Fn(&str) -> bool,
     ) -> io::Result<Vec<(String, io::Result<PathBuf>)>> {
         let names = self.entries(path, wanted)?;
-        let (Source::Directory(_), true, Some((home, _))) = (&self.source, self.live, holder(path)) else {
+        let Some((home, _)) = self.holder(path) else {
             let link = |name: String| {
                 let target = self.link(&format!("{path}/{name}"));
                 (name, target)
@@ -254,13 +253,13 @@ impl Root {
     /// Tests whether there is a directory.
     pub(crate) fn is_directory(&self, path: &str) -> bool {
         let found = match &self.source {
-            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().is_dir()),
+            Source::Directory(_) => self.find(path).is_ok_and(|found| found.path().is_dir()),
             Source::Kept(tree) => {
                 tree.node(path).is_some_and(|node| matches!(node.kind, Kind::Directory | Kind::Name))
             }
         };
         let present = || match &self.source {
-            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().exists()),
+            Source::Directory(_) => self.find(path).is_ok_and(|found| found.path().exists()),
             Source::Kept(tree) => tree.node(path).is_some(),
         };
         if self.record.is_some() && (found || present()) {
@@ -276,7 +275,7 @@ impl Root {
     /// Tests whether a file or directory exists.
     pub(crate) fn exists(&self, path: &str) -> bool {
         let found = match &self.source {
-            Source::Directory(_) => self.find(path, true).is_ok_and(|found| found.path().exists()),
+            Source::Directory(_) => self.find(path).is_ok_and(|found| found.path().exists()),
             Source::Kept(tree) => tree.node(path).is_some(),
         };
         if found {
@@ -289,7 +288,7 @@ impl Root {
     pub(crate) fn ownership(&self, path: &str) -> io::Result<Ownership> {
         let found = match &self.source {
             Source::Directory(_) => {
-                self.find(path, true).and_then(|found| fs::metadata(found.path())).map(|metadata| Ownership {
+                self.find(path).and_then(|found| fs::metadata(found.path())).map(|metadata| Ownership {
                     mode: metadata.mode() & 0o7777,
                     user: metadata.uid(),
                     group: metadata.gid(),
@@ -310,7 +309,7 @@ impl Root {
     pub(crate) fn open_device(&self, path: &str) -> io::Result<()> {
         let found = match &self.source {
             Source::Directory(_) => self
-                .find(path, true)
+                .find(path)
                 .and_then(|found| OpenOptions::new().read(true).write(true).open(found.path()).map(|_| ())),
             Source::Kept(tree) => tree.read(path).map(|_| ()),
         };

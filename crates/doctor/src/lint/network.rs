@@ -5,6 +5,7 @@ use domain::{Backend, Change, Device, DeviceKind, Form};
 use super::disks::replaced;
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
+use super::vhost_user;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -74,11 +75,6 @@ fn is_socket(device: &Device) -> bool {
     device.resource.as_deref().is_some_and(|kind| KINDS.contains(&kind))
 }
 
-/// Tests for an interface of another process, which has rules of its own.
-fn is_vhost_user(device: &Device) -> bool {
-    device.backend.as_ref().is_some_and(|backend| backend.value == Backend::VhostUser)
-}
-
 fn vhost(subject: &Subject<'_>) -> Verdict {
     let form = subject.form();
     let bad: Vec<_> = virtio(subject)
@@ -114,7 +110,8 @@ fn queues(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass(format!("one pair is enough for fewer than {MANY} vCPUs"));
     }
     let few = |device: &Device| device.queues.as_ref().is_none_or(|set| set.value < 2);
-    let could = |device: &Device| !is_user_mode(device) && !is_socket(device) && !is_vhost_user(device);
+    // Those of another process have rules of their own.
+    let could = |device: &Device| !is_user_mode(device) && !is_socket(device) && !vhost_user::is_one(device);
     let bad: Vec<_> =
         virtio(subject).into_iter().filter(|(_, device)| few(device) && could(device)).collect();
     if bad.is_empty() {

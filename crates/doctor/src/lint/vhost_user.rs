@@ -40,8 +40,12 @@ const MANY: u32 = 4;
 
 const NONE: &str = "no device is served over vhost-user";
 
+/// Tests for a device that another process serves.
+pub(super) fn is_one(device: &Device) -> bool {
+    device.backend.as_ref().is_some_and(|set| set.value == Backend::VhostUser)
+}
+
 fn devices<'a>(subject: &Subject<'a>) -> Vec<(usize, &'a Device)> {
-    let is_one = |device: &Device| device.backend.as_ref().is_some_and(|set| set.value == Backend::VhostUser);
     subject.vm.devices.iter().enumerate().filter(|(_, device)| is_one(device)).collect()
 }
 

@@ -28,17 +28,14 @@ impl Step<'_> {
         let mut made = Made::default();
         // Behind each other in the text, so that both can be inserted.
         match (backing.child("source"), backing.child("access")) {
-            (Some(said), Some(access)) => {
+            (Some(said), given) => {
                 if !file {
                     made = made.and(self.style.set_attribute(said, "type", "memfd"));
                 }
-                made = made.and(self.style.set_attribute(access, "mode", "shared"));
-            }
-            (Some(said), None) => {
-                if !file {
-                    made = made.and(self.style.set_attribute(said, "type", "memfd"));
-                }
-                made = made.and(self.style.insert_after(said, &access()));
+                made = made.and(match given {
+                    Some(given) => self.style.set_attribute(given, "mode", "shared"),
+                    None => self.style.insert_after(said, &access()),
+                });
             }
             (None, Some(access)) => {
                 made = made.and(self.style.set_attribute(access, "mode", "shared"));
