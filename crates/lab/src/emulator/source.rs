@@ -142,6 +142,7 @@ static QEMU: Source = Source {
         "26-icount-let-no-other-thread-choose-turns",
         "27-virtio-keep-the-hosts-time-out-of-the-guests",
         "28-icount-take-short-turns-while-vcpus-interrupt-each-other",
+        "29-icount-chain-the-iterations-of-a-string-instruction",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
