@@ -84,6 +84,13 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "exporter",
+        &[
+            shown("exitless exporter", "Serve metrics at http://127.0.0.1:19170/metrics."),
+            shown("exitless exporter --listen 192.0.2.10:19170", "Serve them to other machines."),
+        ],
+    ),
+    (
         "record",
         &[
             shown("exitless record --duration 10s", "Record every exit into recording.exits."),

@@ -18,9 +18,10 @@ use ::doctor::enable::Arm;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    advise, collect_script, diff, doctor, enable, experiment as experiment_command, guest,
-    iocm as iocm_command, lab as lab_command, lab_self_test, load, pages, predict, probe, profile, prove,
-    record, report, restore, self_test, snapshot, stat, timeline, top, trace, tune, verify, vm, vms,
+    advise, collect_script, diff, doctor, enable, experiment as experiment_command,
+    exporter as exporter_command, guest, iocm as iocm_command, lab as lab_command, lab_self_test, load,
+    pages, predict, probe, profile, prove, record, report, restore, self_test, snapshot, stat, timeline, top,
+    trace, tune, verify, vm, vms,
 };
 
 /// Find out what a VM's interrupts and I/O cost in VM exits, remove those exits, and measure the gain.
@@ -69,6 +70,11 @@ enum Command {
     /// Exit status: 0; 1 when the VMs selected by --vm ended meanwhile; 2 for a wrong command line or a VM
     /// that does not exist; 125 when exits cannot be counted here.
     Stat(stat::Arguments),
+    /// Serve exits, the state of interrupt virtualization and doctor's findings to Prometheus, as OpenMetrics.
+    ///
+    /// Exit status: 0, however it is ended; 2 for a wrong command line, a VM that does not exist, or a host of Xen; 125
+    /// when exits cannot be counted here, or the address cannot be had.
+    Exporter(exporter_command::Arguments),
     /// Record every VM exit of this host's VMs, or only their totals, for `report`, `diff` and `timeline`.
     ///
     /// Exit status: 0, or that of the command; 1 when the recording could not be written to its end, or the VMs
@@ -210,6 +216,7 @@ fn main() -> ExitCode {
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Exporter(arguments) => exporter_command::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

@@ -23,6 +23,7 @@ pub const COMMANDS: &[Needs] = &[
     needs("probe", &[Part::MicroVm], &[Part::PerfEvents]),
     needs("stat", &[Part::Programs, Part::Exits], &[Part::Types, Part::Processes]),
     needs("record", &[Part::Programs, Part::Exits], &[Part::Types, Part::Processes]),
+    needs("exporter", &[Part::Programs, Part::Exits], &[Part::Types, Part::Processes]),
     needs("top", &[Part::Programs, Part::Exits], &[Part::Types, Part::Processes]),
     needs("verify", NONE, &[Part::Programs, Part::Exits, Part::Types, Part::PerfEvents, Part::Processes]),
     needs("report", NONE, NONE),

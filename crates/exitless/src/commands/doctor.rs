@@ -103,7 +103,12 @@ fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
     let wanted = Verify { root: Path::new(HOST), found, vms, chosen, duration: Duration::ZERO };
     let seen = verify(&wanted, &AtomicBool::new(false));
     drop(line);
-    seen.vms.iter().map(|vm| side(&seen, vm)).collect()
+    sides_of(&seen)
+}
+
+/// What a verification says of each VM.
+pub(super) fn sides_of(seen: &Verification) -> Vec<VmSide> {
+    seen.vms.iter().map(|vm| side(seen, vm)).collect()
 }
 
 fn side(seen: &Verification, vm: &verify::VmVerification) -> VmSide {

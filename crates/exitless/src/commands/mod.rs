@@ -6,6 +6,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod enable;
 pub(crate) mod experiment;
+pub(crate) mod exporter;
 pub(crate) mod guest;
 pub(crate) mod iocm;
 pub(crate) mod lab;

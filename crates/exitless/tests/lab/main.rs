@@ -12,6 +12,7 @@ mod devices;
 mod doctor;
 mod enable;
 mod experiment;
+mod exporter;
 mod faults;
 mod guests;
 mod held;

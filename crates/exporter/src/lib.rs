@@ -1,0 +1,13 @@
+//! The state of a host as OpenMetrics: exits of each VM by reason, how long they took, interrupt virtualization, the
+//! findings of `doctor`; and the server that Prometheus asks for them.
+//!
+//! Names, units and types follow the OpenMetrics 1.0 specification. State sets, which `prometheus-client` does not write,
+//! are gauges with a label for the state, one of which is 1.
+
+mod metrics;
+mod serve;
+mod totals;
+
+pub use metrics::{Findings, Host, OwnCost, State, VmHost, text};
+pub use serve::{CONTENT_TYPE, Error, serve};
+pub use totals::{OTHER, Totals, VmIdentity};

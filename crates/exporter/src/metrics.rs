@@ -1,0 +1,303 @@
+//! The metric families, each with its help, unit and labels.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use exits::activation::Status;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::totals::{BOUNDS_NS, Totals, VmIdentity};
+
+/// Interrupt virtualization of a VM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The verdict of `verify`.
+    pub status: Status,
+    /// Names of the inhibit reasons in force.
+    pub reasons: Vec<String>,
+}
+
+/// The facts of a VM from the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmHost {
+    /// Its VMM, in lower case.
+    pub vmm: &'static str,
+    /// The number of its vCPUs.
+    pub vcpus: usize,
+    /// The time on a CPU of its vCPUs' threads, the guest's included.
+    pub ran_ns: u64,
+    /// The time in which these threads were runnable and waited for a CPU.
+    pub waited_ns: u64,
+    /// `None` until it is known.
+    pub state: Option<State>,
+}
+
+/// The number of `doctor`'s findings in each state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Findings {
+    /// Findings that stand in the way.
+    pub fail: usize,
+    /// Findings that cost.
+    pub warn: usize,
+    /// Checks that found all as it should be.
+    pub pass: usize,
+    /// Checks that were not made.
+    pub skip: usize,
+}
+
+/// The cost of the exporter itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OwnCost {
+    /// The CPU time of this process.
+    pub cpu_seconds: f64,
+    /// Its resident memory.
+    pub resident_bytes: u64,
+    /// The time that the last collection took.
+    pub collection_seconds: f64,
+}
+
+/// Everything that one answer says.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// The exits.
+    pub totals: Totals,
+    /// The running VMs.
+    pub vms: BTreeMap<VmIdentity, VmHost>,
+    /// `None` until they are known.
+    pub findings: Option<Findings>,
+    /// The cost of the exporter.
+    pub own: OwnCost,
+    /// The version of the program.
+    pub version: &'static str,
+}
+
+/// The answer in OpenMetrics' text format, which ends with `# EOF`.
+#[must_use]
+pub fn text(host: Host) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Families(host)));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    encode(&mut text, &registry).unwrap_or_default();
+    text
+}
+
+#[derive(Debug)]
+struct Families(Host);
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+impl Collector for Families {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Self(host) = self;
+        let mut out = Out(encoder);
+        let processes: BTreeMap<&VmIdentity, String> =
+            host.vms.keys().chain(host.totals.vms.keys()).map(|vm| (vm, vm.process.to_string())).collect();
+        let labels = |vm: &VmIdentity| -> Labels<'_> {
+            let (vm, process) = processes.get_key_value(vm).map_or(("", ""), |(vm, id)| (&vm.name, id));
+            vec![("vm", vm), ("pid", process)]
+        };
+        out.exits(host, &labels)?;
+        out.vms(host, &labels)?;
+        out.rest(host)
+    }
+}
+
+/// Nanoseconds as seconds, the base unit of time.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Writes families of one value for each set of labels.
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn family<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &'s str,
+        unit: Option<&'s Unit>,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.0.encode_descriptor(name, help, unit, kind)
+    }
+
+    fn counters<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: impl Iterator<Item = (Labels<'a>, f64)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, unit, MetricType::Counter)?;
+        for (labels, value) in values {
+            let none = None::<&prometheus_client::metrics::exemplar::Exemplar<Labels<'_>, f64>>;
+            family.encode_family(&labels)?.encode_counter(&value, none)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        values: impl Iterator<Item = (Labels<'a>, f64)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in values {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn exits<'a>(&mut self, host: &'a Host, labels: &impl Fn(&'a VmIdentity) -> Labels<'a>) -> fmt::Result {
+        let series = || {
+            host.totals.vms.iter().flat_map(|(vm, totals)| {
+                let of = move |reason: &'a String| {
+                    let mut labels = labels(vm);
+                    labels.push(("reason", reason));
+                    labels
+                };
+                totals.reasons.iter().map(move |(reason, sum)| (of(reason), *sum))
+            })
+        };
+        let counts = series().map(|(labels, sum)| (labels, sum.count as f64));
+        self.counters("exitless_exits", "VM exits", None, counts)?;
+        let times = series().map(|(labels, sum)| (labels, seconds(sum.handling_ns)));
+        let help =
+            "Time from exits to the next entry of the same vCPU; of HLT and MWAIT, the guest's idle time";
+        self.counters("exitless_exit_handling", help, Some(&Unit::Seconds), times)?;
+        let help = "Time from an exit to the next entry, without exits of HLT and MWAIT";
+        let mut family =
+            self.family("exitless_exit_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for (vm, totals) in &host.totals.vms {
+            let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(totals.times.buckets).collect();
+            let labels = labels(vm);
+            let mut one = family.encode_family(&labels)?;
+            one.encode_histogram::<Labels<'_>>(
+                seconds(totals.times.total_ns),
+                totals.times.count,
+                &buckets,
+                None,
+            )?;
+        }
+        let lost = [(Labels::new(), host.totals.lost as f64)];
+        self.counters("exitless_lost_exits", "VM exits that could not be counted", None, lost.into_iter())
+    }
+
+    fn vms<'a>(&mut self, host: &'a Host, labels: &impl Fn(&'a VmIdentity) -> Labels<'a>) -> fmt::Result {
+        let series =
+            |value: fn(&VmHost) -> f64| host.vms.iter().map(move |(vm, facts)| (labels(vm), value(facts)));
+        self.gauges("exitless_vm_vcpus", "vCPUs of a VM", None, series(|vm| vm.vcpus as f64))?;
+        let help = "Time of vCPUs on a CPU, the guest's included";
+        self.counters("exitless_vcpu_run", help, Some(&Unit::Seconds), series(|vm| seconds(vm.ran_ns)))?;
+        let help = "Time in which vCPUs were runnable and waited for a CPU";
+        let waited = series(|vm| seconds(vm.waited_ns));
+        self.counters("exitless_vcpu_wait", help, Some(&Unit::Seconds), waited)?;
+        let infos = host.vms.iter().map(|(vm, facts)| {
+            let mut labels = labels(vm);
+            labels.push(("vmm", facts.vmm));
+            labels
+        });
+        let mut family = self.family("exitless_vm", "The VMM of a VM", None, MetricType::Info)?;
+        for labels in infos {
+            family.encode_info(&labels)?;
+        }
+        let known = || host.vms.iter().filter_map(|(vm, facts)| Some((vm, facts.state.as_ref()?)));
+        let states = known().flat_map(|(vm, state)| {
+            STATES.iter().map(move |(name, status)| {
+                let mut labels = labels(vm);
+                labels.push(("state", name));
+                (labels, f64::from(u8::from(state.status == *status)))
+            })
+        });
+        let help = "State of APICv or AVIC for a VM: one of the states is 1";
+        self.gauges("exitless_interrupt_virtualization", help, None, states)?;
+        let inhibits = known().flat_map(|(vm, state)| {
+            state.reasons.iter().map(move |reason| {
+                let mut labels = labels(vm);
+                labels.push(("reason", reason));
+                (labels, 1.0)
+            })
+        });
+        let help = "Reasons in force for which KVM inhibits APICv or AVIC";
+        self.gauges("exitless_inhibit_reason", help, None, inhibits)
+    }
+
+    fn rest(&mut self, host: &Host) -> fmt::Result {
+        let findings = host.findings.iter().flat_map(|tally| {
+            let by_state =
+                [("fail", tally.fail), ("warn", tally.warn), ("pass", tally.pass), ("skip", tally.skip)];
+            by_state.map(|(state, count)| (vec![("state", state)], count as f64))
+        });
+        self.gauges("exitless_doctor_findings", "Findings of exitless doctor", None, findings)?;
+        let alone = |value: f64| [(Labels::new(), value)].into_iter();
+        let help = "CPU time of the exporter";
+        self.counters("process_cpu", help, Some(&Unit::Seconds), alone(host.own.cpu_seconds))?;
+        let help = "Resident memory of the exporter";
+        let memory = alone(host.own.resident_bytes as f64);
+        self.gauges("process_resident_memory", help, Some(&Unit::Bytes), memory)?;
+        let help = "Time that the last collection took";
+        let time = alone(host.own.collection_seconds);
+        self.gauges("exitless_collection", help, Some(&Unit::Seconds), time)?;
+        let mut family = self.family("exitless_build", "The version of exitless", None, MetricType::Info)?;
+        family.encode_info(&[("version", host.version)])
+    }
+}
+
+/// The states, as `verify --json` names them.
+const STATES: [(&str, Status); 4] = [
+    ("active", Status::Active),
+    ("partly", Status::Partly),
+    ("inhibited", Status::Inhibited),
+    ("unknown", Status::Unknown),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{ExitReason, Profile, Vcpu};
+
+    fn vm(name: &str, process: u32) -> VmIdentity {
+        VmIdentity { name: name.to_owned(), process, start_ticks: 1 }
+    }
+
+    fn host() -> Host {
+        let web = vm("web\n\"1\\", 71);
+        let mut profile = Profile::new();
+        let exits = profile.vcpu(Vcpu { vm: Some(71), number: Some(0), thread: Some(72) });
+        let cpuid = exits.reasons.entry(ExitReason::vmx(10)).or_default();
+        cpuid.count = 2;
+        cpuid.handling.add(1_500);
+        profile.losses.lost_exits = 3;
+        let mut totals = Totals::default();
+        totals.add(&profile, &[(71, web.clone())].into());
+        let state = State { status: Status::Inhibited, reasons: vec!["pit_reinj".to_owned()] };
+        let facts =
+            VmHost { vmm: "qemu", vcpus: 1, ran_ns: 2_500_000_000, waited_ns: 1_000_000, state: Some(state) };
+        Host {
+            totals,
+            vms: [(web, facts)].into(),
+            findings: Some(Findings { fail: 1, warn: 2, pass: 3, skip: 4 }),
+            own: OwnCost { cpu_seconds: 0.25, resident_bytes: 1 << 20, collection_seconds: 0.001 },
+            version: "0.0.0",
+        }
+    }
+
+    #[test]
+    fn a_host_as_prometheus_reads_it() {
+        insta::assert_snapshot!(text(host()));
+    }
+
+    #[test]
+    fn a_host_without_vms_is_an_answer_too() {
+        let text = text(Host::default());
+        assert!(text.ends_with("# EOF\n") && text.contains("\nexitless_lost_exits_total 0"), "{text}");
+    }
+}

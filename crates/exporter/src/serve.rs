@@ -1,0 +1,215 @@
+//! The server: HTTP/1.1, one page.
+//!
+//! Whoever can connect may send anything, slowly or never: a connection has a time, a number and a size that it cannot
+//! exceed, and the answer is made at most once in [`FRESH`].
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE as CONTENT_TYPE_HEADER};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// The media type of OpenMetrics' text format (OpenMetrics 1.0, "Overall Structure").
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// An answer is given again for so long: exporters are asked each 15 s, and by several servers at once.
+const FRESH: Duration = Duration::from_secs(1);
+/// Connections at the same time; others wait to be accepted.
+const CONNECTIONS: usize = 32;
+/// The time for the head of a request.
+const HEAD: Duration = Duration::from_secs(5);
+/// The time of a connection, after which whoever does not read the answer is dropped.
+const CONNECTION: Duration = Duration::from_secs(60);
+/// The size of a request's head.
+const HEAD_BYTES: usize = 16 << 10;
+/// The interval of looks at the signal to stop.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// An error of the server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket or the runtime does not work.
+    #[error("could not serve metrics")]
+    Serve(#[source] io::Error),
+}
+
+/// Answers `GET /metrics` on `listener` with what `collect` gives, until `stop` is set.
+///
+/// # Errors
+/// If the listener cannot be used.
+pub fn serve(
+    listener: TcpListener,
+    collect: impl FnMut() -> String + 'static,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Serve)?;
+    let tasks = tokio::task::LocalSet::new();
+    listener.set_nonblocking(true).map_err(Error::Serve)?;
+    tasks.block_on(&runtime, async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Serve)?;
+        let page = Rc::new(Page { collect: RefCell::new(Box::new(collect)), last: RefCell::new(None) });
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let accepting = async {
+            loop {
+                // Never closed.
+                let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+                let connection = match listener.accept().await {
+                    Ok((connection, _)) => connection,
+                    // Of a connection that ended meanwhile, or for want of descriptors, which come back.
+                    Err(_) => {
+                        sleep(LOOK).await;
+                        continue;
+                    }
+                };
+                let page = Rc::clone(&page);
+                tokio::task::spawn_local(async move {
+                    let answer = service_fn(move |request| {
+                        let response = page.answer(&request);
+                        async move { Ok::<_, Infallible>(response) }
+                    });
+                    let connection = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(HEAD)
+                        .max_buf_size(HEAD_BYTES)
+                        .serve_connection(TokioIo::new(connection), answer);
+                    // Whoever sent no HTTP or went away hears nothing.
+                    let _ended = timeout(CONNECTION, connection).await;
+                    drop(place);
+                });
+            }
+        };
+        let stopped = async {
+            while !stop.load(Ordering::Relaxed) {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::pin!(accepting, stopped);
+        std::future::poll_fn(|context| {
+            let _pending = accepting.as_mut().poll(context);
+            stopped.as_mut().poll(context)
+        })
+        .await;
+        Ok(())
+    })
+}
+
+struct Page {
+    collect: RefCell<Box<dyn FnMut() -> String>>,
+    last: RefCell<Option<(Instant, Bytes)>>,
+}
+
+impl Page {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics\n");
+            refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+            return refused;
+        }
+        if request.uri().path() != "/metrics" {
+            return plain(StatusCode::NOT_FOUND, "exitless: the metrics are at /metrics\n");
+        }
+        let mut response = Response::new(Full::new(self.text()));
+        let kind = hyper::header::HeaderValue::from_static(CONTENT_TYPE);
+        response.headers_mut().insert(CONTENT_TYPE_HEADER, kind);
+        response
+    }
+
+    fn text(&self) -> Bytes {
+        let mut last = self.last.borrow_mut();
+        match &*last {
+            Some((made, text)) if made.elapsed() < FRESH => text.clone(),
+            _ => {
+                let text = Bytes::from((self.collect.borrow_mut())());
+                *last = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+
+    /// Runs `ask` beside a server, whose answers count how often they were made.
+    fn beside(ask: impl FnOnce(SocketAddr)) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut made = 0;
+                let collect = move || {
+                    made += 1;
+                    format!("made {made}\n# EOF\n")
+                };
+                serve(listener, collect, &stop).unwrap();
+            });
+            ask(address);
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+
+    fn asked(address: SocketAddr, request: &[u8]) -> String {
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection.write_all(request).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap_or_default();
+        answer
+    }
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        asked(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn the_metrics_are_at_one_path_and_made_once_for_all_who_ask_at_a_time() {
+        beside(|address| {
+            let first = get(address, "/metrics");
+            assert!(first.starts_with("HTTP/1.1 200 OK\r\n"), "{first}");
+            assert!(first.to_lowercase().contains(&format!("content-type: {}", CONTENT_TYPE.to_lowercase())));
+            assert!(first.ends_with("made 1\n# EOF\n"), "{first}");
+            assert!(get(address, "/metrics?x=y").ends_with("made 1\n# EOF\n"));
+            assert!(get(address, "/").starts_with("HTTP/1.1 404 "));
+            let post = asked(
+                address,
+                b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+            assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("allow: GET, HEAD"), "{post}");
+        });
+    }
+
+    #[test]
+    fn what_is_no_request_or_has_no_end_takes_nothing_from_others() {
+        beside(|address| {
+            let endless = [b"GET /metrics HTTP/1.1\r\nX: ".to_vec(), vec![b'a'; HEAD_BYTES * 2]].concat();
+            for request in [&b"\x16\x03\x01\x02\x00"[..], b"metrics, please\r\n\r\n", &endless] {
+                assert!(!asked(address, request).contains("200 OK"));
+            }
+            // Connections that say nothing, but one fewer than there may be.
+            let silent: Vec<_> = (1..CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+            assert!(get(address, "/metrics").contains("# EOF"));
+            drop(silent);
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! Exits since the exporter's start, by VM and reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use exits::{ExitReason, Exits, Profile};
+
+/// The label of what has no series of its own.
+pub const OTHER: &str = "other";
+/// VMs with series of their own; exits of further ones are counted together.
+const VMS: usize = 1024;
+/// Reasons with series of their own, for each VM, in the order in which they first occur: a counter must never go down, so
+/// a reason that has one keeps it.
+const REASONS: usize = 32;
+/// Upper bounds of the histogram's buckets in nanoseconds: from what KVM handles by itself to what a process waits for.
+pub(crate) const BOUNDS_NS: [u64; 11] =
+    [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 256_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// What tells VMs apart for as long as the exporter runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VmIdentity {
+    /// Its name for the user.
+    pub name: String,
+    /// Its process.
+    pub process: u32,
+    /// The start of the process, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl VmIdentity {
+    /// A name is as long as its VM's command line makes it, and it stands in each line: 128 characters of it are used.
+    #[must_use]
+    pub fn new(name: &str, process: u32, start_ticks: u64) -> Self {
+        Self { name: name.chars().take(128).collect(), process, start_ticks }
+    }
+}
+
+/// Exits of one reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) count: u64,
+    /// The time in which they were handled.
+    pub(crate) handling_ns: u64,
+}
+
+impl Sum {
+    fn add(&mut self, exits: &Exits) {
+        self.count = self.count.saturating_add(exits.count);
+        self.handling_ns = self.handling_ns.saturating_add(exits.handling.total_ns());
+    }
+}
+
+/// Handling times in [`BOUNDS_NS`] and one bucket above.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    pub(crate) buckets: [u64; BOUNDS_NS.len() + 1],
+    pub(crate) count: u64,
+    pub(crate) total_ns: u64,
+}
+
+impl Times {
+    fn add(&mut self, exits: &Exits) {
+        for (upper_ns, count) in exits.handling.buckets() {
+            let at = BOUNDS_NS.partition_point(|&bound| bound < upper_ns);
+            self.buckets[at] = self.buckets[at].saturating_add(count);
+        }
+        self.count = self.count.saturating_add(exits.handling.count());
+        self.total_ns = self.total_ns.saturating_add(exits.handling.total_ns());
+    }
+}
+
+/// The exits of one VM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct VmTotals {
+    pub(crate) reasons: BTreeMap<String, Sum>,
+    /// Of exits that do not wait for the guest's next interrupt.
+    pub(crate) times: Times,
+}
+
+impl VmTotals {
+    fn add(&mut self, reason: ExitReason, exits: &Exits) {
+        let name = reason.to_string();
+        let has_room = self.reasons.len() < REASONS || self.reasons.contains_key(&name);
+        self.reasons.entry(if has_room { name } else { OTHER.to_owned() }).or_default().add(exits);
+        if !waits(reason) {
+            self.times.add(exits);
+        }
+    }
+}
+
+/// Tests whether the time of such an exit is the guest's idle time, which would hide all others.
+fn waits(reason: ExitReason) -> bool {
+    reason.name().is_some_and(|name| matches!(name, "HLT" | "MWAIT" | "hlt" | "mwait" | "mwait_cond"))
+}
+
+/// Exits by VM since the start. The number of its series is bounded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub(crate) vms: BTreeMap<VmIdentity, VmTotals>,
+    pub(crate) lost: u64,
+}
+
+impl Totals {
+    /// Adds the exits of an interval. `running` are the VMs by process; exits of others, which ended before anybody saw
+    /// them, are those of [`OTHER`].
+    pub fn add(&mut self, profile: &Profile, running: &BTreeMap<u32, VmIdentity>) {
+        for vcpu in profile.vcpus() {
+            let found = vcpu.vcpu.vm.and_then(|process| running.get(&process));
+            let has_room = |vm: &&VmIdentity| self.vms.len() < VMS || self.vms.contains_key(*vm);
+            let vm = found.filter(has_room).cloned();
+            let vm = vm.unwrap_or_else(|| VmIdentity { name: OTHER.to_owned(), ..VmIdentity::default() });
+            let totals = self.vms.entry(vm).or_default();
+            vcpu.reasons.iter().for_each(|(&reason, exits)| totals.add(reason, exits));
+        }
+        self.lost = self.lost.saturating_add(profile.losses.lost_exits);
+    }
+
+    /// Removes VMs that have ended: their series end with them.
+    pub fn keep(&mut self, running: &BTreeMap<u32, VmIdentity>) {
+        let running: BTreeSet<&VmIdentity> = running.values().collect();
+        self.vms.retain(|vm, _| vm.process == 0 || running.contains(vm));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::Vcpu;
+    use proptest::prelude::*;
+
+    fn profile(exits: &[(u32, u32, u64)]) -> Profile {
+        let mut profile = Profile::new();
+        for &(vm, code, ns) in exits {
+            let vcpu = Vcpu { vm: Some(vm), number: Some(0), thread: Some(vm) };
+            let exits = profile.vcpu(vcpu).reasons.entry(ExitReason::vmx(code)).or_default();
+            exits.count += 1;
+            exits.handling.add(ns);
+        }
+        profile
+    }
+
+    fn vms(numbers: impl Iterator<Item = u32>) -> BTreeMap<u32, VmIdentity> {
+        numbers
+            .map(|process| (process, VmIdentity { name: format!("vm{process}"), process, start_ticks: 7 }))
+            .collect()
+    }
+
+    #[test]
+    fn a_vm_that_ended_has_no_series_and_one_with_its_number_starts_anew() {
+        let mut totals = Totals::default();
+        let first = vms(1..2);
+        totals.add(&profile(&[(1, 10, 5), (1, 10, 5)]), &first);
+        let mut second = first.clone();
+        second.get_mut(&1).unwrap().start_ticks = 8;
+        totals.keep(&second);
+        assert!(totals.vms.is_empty());
+        totals.add(&profile(&[(1, 10, 5)]), &second);
+        assert_eq!(totals.vms[&second[&1]].reasons["CPUID"].count, 1);
+    }
+
+    #[test]
+    fn reasons_and_vms_beyond_the_bounds_are_counted_together() {
+        let mut totals = Totals::default();
+        let all: Vec<_> = (0..60).map(|code| (1, code, 5)).collect();
+        totals.add(&profile(&all), &vms(1..2));
+        let reasons = &totals.vms.values().next().unwrap().reasons;
+        assert_eq!((reasons.len(), reasons[OTHER].count), (REASONS + 1, 60 - REASONS as u64));
+        let many: Vec<_> = (1..2000).map(|vm| (vm, 10, 5)).collect();
+        totals.add(&profile(&many), &vms(1..2000));
+        assert_eq!(totals.vms.len(), VMS + 1);
+    }
+
+    #[test]
+    fn idle_time_is_no_handling_time_of_the_histogram() {
+        let mut totals = Totals::default();
+        totals.add(&profile(&[(1, 12, 1_000_000_000), (1, 10, 1_500)]), &vms(1..2));
+        let vm = totals.vms.values().next().unwrap();
+        assert_eq!((vm.times.count, vm.times.buckets[1], vm.times.total_ns), (1, 1, 1_500));
+        assert_eq!(vm.reasons["HLT"], Sum { count: 1, handling_ns: 1_000_000_000 });
+    }
+
+    proptest! {
+        #[test]
+        fn every_exit_is_in_one_series_whatever_the_bounds(
+            intervals in prop::collection::vec(prop::collection::vec((1u32..4, 0u32..70, 0u64..1 << 40), 0..60), 1..5)
+        ) {
+            let mut totals = Totals::default();
+            for interval in &intervals {
+                totals.add(&profile(interval), &vms(1..3));
+            }
+            let counts = totals.vms.values().flat_map(|vm| vm.reasons.values());
+            let exits = intervals.iter().map(Vec::len).sum::<usize>() as u64;
+            prop_assert_eq!(counts.map(|sum| sum.count).sum::<u64>(), exits);
+            for vm in totals.vms.values() {
+                prop_assert_eq!(vm.times.buckets.iter().sum::<u64>(), vm.times.count);
+            }
+        }
+    }
+}
