@@ -1,5 +1,6 @@
 //! Findings of rules.
 
+use crate::managed::Managed;
 use domain::Change;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,8 @@ pub enum Fix {
     Definition(Vec<Change>),
     /// A step for people alone: firmware settings, another kernel, a change inside the guest.
     Advice(String),
+    /// What the user of the program that made the VM changes there; it stands for the definition's changes.
+    Managed(Managed),
 }
 
 /// A finding of a rule.

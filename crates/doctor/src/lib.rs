@@ -6,11 +6,13 @@ pub mod examination;
 mod finding;
 pub mod fix;
 pub mod lint;
+pub mod managed;
 mod section;
 mod verdict;
 
 pub use examination::{Conclusion, Examination, Outcome, VmSide, examine};
 pub use finding::{Evidence, Finding, Fix, State};
+pub use managed::Managed;
 pub use section::{Section, Tally, not_judged};
 
 /// The date of the rules: of the last change to those for hosts and definitions here, to the kernels' tables below them,

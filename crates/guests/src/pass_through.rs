@@ -19,7 +19,7 @@ pub fn pass_through_obstacle(root: &Root, name: &str, definition: &str) -> Optio
     let failed = found.into_iter().find(|one| one.rule == RULE && one.state == State::Fail)?;
     let cure = failed.fixes.iter().find_map(|fix| match fix {
         Fix::Advice(text) | Fix::Command(text) => Some(format!("; {text}")),
-        Fix::Definition(_) => None,
+        Fix::Definition(_) | Fix::Managed(_) => None,
     });
     Some(format!("pci in {name}: {}{}", failed.found, cure.unwrap_or_default()))
 }

@@ -7,6 +7,7 @@ mod arguments;
 mod debugfs;
 mod descriptors;
 mod device;
+mod manager;
 mod monitor;
 mod name;
 mod process;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 pub use device::AssignedDevice;
+pub use manager::{Management, Manager};
 pub use monitor::{Monitor, MonitorUse};
 pub use name::Vmm;
 pub use selection::NoSuchVm;
@@ -51,6 +53,9 @@ pub struct Vm {
     pub pid: i32,
     /// Its VMM.
     pub vmm: Vmm,
+    /// The program that made it, and its names there.
+    #[serde(default)]
+    pub management: Management,
     /// The process's own name (`comm`, at most 15 characters).
     pub command: String,
     /// Its name for the user, from the command line; else `command`.
@@ -176,11 +181,20 @@ impl Vms {
 /// The name of the VM of process `pid`, from its command line, without a check that it has one.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
+    names_of(root, pid)?.0
+}
+
+/// The name of the VM of process `pid` and its names in the program that made it, from what the process shows, without a
+/// check that it has a VM. `None` if there is no such process.
+#[must_use]
+pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     let root = &Root::directory(root);
     let process = Process::new(root, pid);
     let arguments = process.arguments();
     let vmm = Vmm::of(process.executable().as_deref(), &process.command()?, &arguments);
-    name::of(vmm, &arguments)
+    let name = name::of(vmm, &arguments);
+    let management = Management::of(vmm, name.as_deref(), &arguments, &process.control_groups());
+    Some((name, management))
 }
 
 fn is_number(name: &str) -> bool {
@@ -200,12 +214,14 @@ impl Vm {
         let start_ticks = process.start_ticks()?;
         let arguments = process.arguments();
         let vmm = Vmm::of(process.executable().as_deref(), &command, &arguments);
+        let name = name::of(vmm, &arguments);
         let named = process.threads();
         let threads: Vec<i32> = named.iter().map(|one| one.tid).collect();
         let directories = debugfs::of_process(directories, &threads, &descriptors.vms);
         Some(Self {
             pid: process.pid,
-            name: name::of(vmm, &arguments).unwrap_or_else(|| command.clone()),
+            management: Management::of(vmm, name.as_deref(), &arguments, &process.control_groups()),
+            name: name.unwrap_or_else(|| command.clone()),
             started: boot.map(|boot| boot + start_ticks / process::TICKS_PER_SECOND),
             vcpus: vcpu::joined(&descriptors, &named, &directories),
             vhost: thread::vhost(&named, kernel_workers, &threads),

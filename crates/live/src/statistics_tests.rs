@@ -13,6 +13,7 @@ fn vm(monitors: Vec<Monitor>) -> Vm {
     Vm {
         pid: 40,
         vmm: Vmm::Qemu,
+        management: Default::default(),
         command: "qemu".to_owned(),
         name: "web".to_owned(),
         arguments: Vec::new(),

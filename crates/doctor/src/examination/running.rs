@@ -7,6 +7,7 @@ use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
 use super::{limits, tree, vm};
 use crate::lint::{HostSide, lint};
+use crate::managed::{self, has_words};
 use crate::{Finding, Section, State};
 use domain::{Definition, Form, NoFiles, Text};
 use exits::KernelVersion;
@@ -39,7 +40,7 @@ fn sections_of(subject: &Subject<'_>, running: &RunningVm, sides: &[VmSide]) -> 
         let which = if several { format!(", VM {}", at + 1) } else { String::new() };
         Section {
             name: name(running).to_owned(),
-            title: format!("VM {} (process {}{which})", name(running), running.vm.pid),
+            title: format!("VM {} ({}process {}{which})", name(running), of_manager(running), running.vm.pid),
             form,
             findings,
         }
@@ -52,6 +53,18 @@ pub(super) fn name(running: &RunningVm) -> &str {
     running.libvirt.as_ref().map_or(running.vm.name.as_str(), |libvirt| libvirt.name.as_str())
 }
 
+/// The program that made it, if that has words of its own.
+fn of_manager(running: &RunningVm) -> String {
+    let management = &running.vm.management;
+    if !has_words(management.manager)
+        || matches!(running.vm.vmm, Vmm::CloudHypervisor | Vmm::Crosvm | Vmm::Firecracker)
+    {
+        return String::new();
+    }
+    let number = management.vmid.map_or(String::new(), |vmid| format!(" {vmid}"));
+    format!("{}{number}, ", management.manager.name())
+}
+
 /// The findings of the rules over definitions: those to be fixed, and one line about the rest.
 fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Option<Form>) {
     let read = match read(running) {
@@ -61,7 +74,8 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     let mut side = HostSide::of(&subject.host.fingerprint);
     side.kernel = mainline(subject);
     side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
-    let found = lint(&read, &side);
+    let mut found = lint(&read, &side);
+    managed::translate(&mut found, Some(&read), &running.vm);
     let fixes = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
     let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
     let count = found.iter().filter(|one| fixes(one)).count();

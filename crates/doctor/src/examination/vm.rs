@@ -3,10 +3,11 @@
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
+use crate::{Fix, managed};
 use exits::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
 use exits::{CurePlace, InhibitReason, counted};
 use host::Lack;
-use host::inspection::Role;
+use host::inspection::{Role, RunningVm};
 
 /// The finding about a VM's definition as a whole; its children are those of other rules.
 pub(super) const DEFINITION: Rule = Rule {
@@ -83,7 +84,7 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
             let by = if reasons.is_empty() { "an unnamed reason".to_owned() } else { reasons.join(", ") };
             let set_by: Vec<&str> = side.reasons().map(exits::InhibitReason::set_by).collect();
             let verdict = Verdict::fail(format!("inhibited by {by}: {}", set_by.join("; ")));
-            cures(verdict, subject, side, running.libvirt.is_some())
+            cures(verdict, subject, side, running)
         }
         Status::Unknown => Verdict::skip(unknown(side)),
     };
@@ -117,16 +118,24 @@ fn mode(mode: Option<Mode>) -> &'static str {
     }
 }
 
-fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, libvirt: bool) -> Verdict {
-    // What the owner of the VM can write down goes first, in the form that it is written in.
-    let other = if libvirt { CurePlace::Qemu } else { CurePlace::Libvirt };
+fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &RunningVm) -> Verdict {
     let lack = subject.isa.and_then(|isa| Lack::of(&subject.host.processor, isa));
-    side.reasons().fold(verdict, |verdict, reason| match (&lack, reason) {
+    // What the owner of the VM can write down goes first, in the form that it is written in.
+    let manager = running.vm.management.manager;
+    let foreign: &[CurePlace] = if managed::has_words(manager) {
+        &[CurePlace::Qemu, CurePlace::Libvirt, CurePlace::Vmm]
+    } else if running.libvirt.is_some() {
+        &[CurePlace::Qemu]
+    } else {
+        &[CurePlace::Libvirt]
+    };
+    side.reasons().fold(verdict, |mut verdict, reason| match (&lack, reason) {
         // No parameter gives a VM what the CPU lacks.
         (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
         _ => {
+            verdict.fixes.extend(managed::of_reason(reason, &running.vm).into_iter().map(Fix::Managed));
             let cures = reason.cures().iter();
-            let ours = cures.filter(|cure| cure.place != other && cure.place.is_of(subject.isa));
+            let ours = cures.filter(|cure| !foreign.contains(&cure.place) && cure.place.is_of(subject.isa));
             ours.fold(verdict, |verdict, cure| {
                 verdict.advice(format!("{}: {}", cure.place.name(), cure.change))
             })

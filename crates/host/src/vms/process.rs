@@ -114,6 +114,11 @@ impl<'a> Process<'a> {
         arguments
     }
 
+    /// The lines of its control groups; empty if they cannot be read.
+    pub(super) fn control_groups(&self) -> String {
+        self.text("cgroup").unwrap_or_default()
+    }
+
     pub(super) fn start_ticks(&self) -> Option<u64> {
         start_ticks(&self.text("stat")?)
     }

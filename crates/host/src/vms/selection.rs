@@ -14,7 +14,9 @@ pub struct NoSuchVm {
 impl Vms {
     /// The VMs in `wanted`, each once and in the host's order; all if it is empty.
     ///
-    /// A number that is a process selects that one; everything else is a name, which several VMs may have.
+    /// A number is that of a VM in Proxmox VE, of a process, or of a domain in libvirt, in this order; everything else, and
+    /// other numbers, is a name, which several VMs may have, a UUID, or `namespace/name` of KubeVirt. The number in Proxmox
+    /// VE goes before the process only if the control group shows it: anybody can write it on a command line.
     ///
     /// # Errors
     /// [`NoSuchVm`] for the first name without a VM, with the available ones.
@@ -36,10 +38,19 @@ impl Vms {
     }
 
     fn matching(&self, wanted: &str) -> Vec<&Vm> {
-        let by_pid = wanted.parse().ok().and_then(|pid: i32| self.vms.iter().find(|vm| vm.pid == pid));
-        match by_pid {
+        let number = wanted.parse::<u32>().ok();
+        let first = |test: &dyn Fn(&Vm, u32) -> bool| {
+            number.and_then(|number| self.vms.iter().find(|vm| test(vm, number)))
+        };
+        let by_number = first(&|vm, number| vm.management.vmid_confirmed && vm.management.has_vmid(number))
+            .or_else(|| first(&|vm, number| u32::try_from(vm.pid) == Ok(number)))
+            .or_else(|| first(&|vm, number| vm.management.has_vmid(number)))
+            .or_else(|| first(&|vm, number| vm.management.is_domain(number)));
+        match by_number {
             Some(vm) => vec![vm],
-            None => self.vms.iter().filter(|vm| vm.name == wanted).collect(),
+            None => {
+                self.vms.iter().filter(|vm| vm.name == wanted || vm.management.is_called(wanted)).collect()
+            }
         }
     }
 

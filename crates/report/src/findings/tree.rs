@@ -102,7 +102,10 @@ impl FindingsView {
         }
         line("why", &finding.why);
         if fixes {
-            for (number, fix) in finding.fixes.iter().enumerate() {
+            let is_managed = finding.fixes.iter().any(|fix| matches!(fix, Fix::Managed(_)));
+            // A managed VM's definition is not what its user edits.
+            let shown = |fix: &&Fix| !is_managed || !matches!(fix, Fix::Definition(_));
+            for (number, fix) in finding.fixes.iter().filter(shown).enumerate() {
                 let label = if number == 0 { "fix" } else { "or" };
                 for (row, words) in fix_in_words(fix, form).iter().enumerate() {
                     line(if row == 0 { label } else { "" }, words);
@@ -112,6 +115,9 @@ impl FindingsView {
         if self.verbose {
             line("rule", &finding.rule);
             line("source", &finding.source);
+            for source in finding.fixes.iter().flat_map(sources) {
+                line("", source);
+            }
         }
     }
 
@@ -135,10 +141,23 @@ impl FindingsView {
     }
 }
 
+fn sources(fix: &Fix) -> &[String] {
+    match fix {
+        Fix::Managed(managed) => &managed.sources,
+        _ => &[],
+    }
+}
+
 fn fix_in_words(fix: &Fix, form: Option<Form>) -> Vec<String> {
     match fix {
         Fix::Command(command) => command.lines().map(str::to_owned).collect(),
         Fix::Advice(advice) => vec![advice.clone()],
+        Fix::Managed(managed) => {
+            let name = managed.manager.name();
+            let changes = managed.changes.iter().map(|change| format!("{name}: {change}"));
+            let without = managed.without.iter().map(|why| format!("{name} has no setting for it: {why}"));
+            changes.chain(without).collect()
+        }
         Fix::Definition(changes) => {
             changes.iter().map(|change| change_in_words(change, form.unwrap_or(Form::Qemu))).collect()
         }

@@ -12,6 +12,7 @@ fn vm(pid: i32, name: &str, vmm: Vmm) -> Vm {
     Vm {
         pid,
         vmm,
+        management: Default::default(),
         command: "sandbox\u{1b}".to_owned(),
         name: name.to_owned(),
         arguments: Vec::new(),

@@ -1,0 +1,227 @@
+//! Fixes in the words of the program that made a VM: who uses Proxmox VE or KubeVirt can edit neither QEMU's command line
+//! nor libvirt's XML.
+
+mod table;
+
+pub use table::{ROWS, Row, Setting, Words};
+
+use crate::{Finding, Fix};
+use domain::{Change, CpuModel, Definition, DeviceKind, FeatureState};
+use exits::InhibitReason;
+use host::vms::{Management, Manager, Vm};
+use serde::{Deserialize, Serialize};
+
+/// A fix in the words of the program that made the VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Managed {
+    /// The program.
+    pub manager: Manager,
+    /// What its user changes, in its syntax.
+    pub changes: Vec<String>,
+    /// What has no setting there, and what to do instead.
+    pub without: Vec<String>,
+    /// The sources.
+    pub sources: Vec<String>,
+}
+
+/// Tests whether a program has words of its own: those of QEMU and libvirt are the forms of definitions.
+#[must_use]
+pub const fn has_words(manager: Manager) -> bool {
+    !matches!(manager, Manager::Qemu | Manager::Libvirt | Manager::Other)
+}
+
+/// A setting with its new value, as placeholders of [`Words`].
+struct Edit {
+    setting: Setting,
+    /// Of a CPU feature or an enlightenment.
+    name: String,
+    values: Vec<(&'static str, String)>,
+}
+
+impl Edit {
+    fn new(setting: Setting, name: &str, values: Vec<(&'static str, String)>) -> Self {
+        Self { setting, name: name.to_owned(), values }
+    }
+
+    fn switch(setting: Setting, name: &str, on: bool) -> Self {
+        let word = |yes: &str, no: &str| if on { yes } else { no }.to_owned();
+        let values = vec![
+            ("feature", name.to_owned()),
+            ("sign", word("+", "-")),
+            ("bool", word("true", "false")),
+            ("policy", word("require", "disable")),
+            ("bit", word("1", "0")),
+        ];
+        Self::new(setting, name, values)
+    }
+
+    /// `None` for a change that no program has words for: it is told in the form of the definition.
+    fn of(change: &Change, definition: Option<&Definition>) -> Option<Self> {
+        let kind = |device: usize| definition.and_then(|vm| Some(vm.devices.get(device)?.kind));
+        let plain = |setting| Self::new(setting, "", Vec::new());
+        Some(match change {
+            Change::Irqchip(_) => plain(Setting::SplitIrqchip),
+            Change::PitTickPolicy(_) => plain(Setting::DiscardPitTicks),
+            Change::Hpet(false) => plain(Setting::NoHpet),
+            Change::CpuModel(model) => {
+                let (qemu, libvirt) = match model {
+                    CpuModel::Named(name) => (name.as_str(), name.as_str()),
+                    CpuModel::HostModel => ("host", "host-model"),
+                    _ => ("host", "host-passthrough"),
+                };
+                let values = vec![("model", qemu.to_owned()), ("mode", libvirt.to_owned())];
+                Self::new(Setting::CpuModel, "", values)
+            }
+            Change::CpuFeature(name, state) if name == "svm" || name == "vmx" => {
+                Self::switch(Setting::Nested, name, *state != FeatureState::Off)
+            }
+            Change::CpuFeature(name, state) => {
+                Self::switch(Setting::CpuFeature, name, *state != FeatureState::Off)
+            }
+            Change::HyperV(name, on) => Self::switch(Setting::HyperV, name, *on),
+            Change::InterruptRemapping => plain(Setting::InterruptRemapping),
+            Change::DeviceModel { device, .. } => match kind(*device)? {
+                DeviceKind::Network => plain(Setting::VirtioNetwork),
+                DeviceKind::Disk | DeviceKind::Controller => plain(Setting::VirtioDisk),
+                _ => return None,
+            },
+            Change::Queues { device, queues } => {
+                let setting = if kind(*device)? == DeviceKind::Network {
+                    Setting::NetworkQueues
+                } else {
+                    Setting::DiskQueues
+                };
+                Self::new(setting, "", vec![("queues", queues.to_string())])
+            }
+            Change::IoThread { .. } => plain(Setting::IoThread),
+            Change::Aio { aio, .. } => Self::new(Setting::Aio, "", vec![("aio", aio.clone())]),
+            _ => return None,
+        })
+    }
+
+    fn row(&self, manager: Manager) -> Option<&'static Row> {
+        let fits = |row: &&Row| row.manager == manager && row.setting == self.setting;
+        let named = ROWS.iter().filter(fits).find(|row| !row.only.is_empty() && row.only == self.name);
+        named.or_else(|| ROWS.iter().filter(fits).find(|row| row.only.is_empty()))
+    }
+}
+
+/// The settings that take an inhibit reason away, each list sufficient alone; the least invasive first.
+fn edits_of(reason: InhibitReason) -> Vec<Edit> {
+    let x2apic = |on| Edit::switch(Setting::CpuFeature, "x2apic", on);
+    let plain = |setting| Edit::new(setting, "", Vec::new());
+    match reason {
+        InhibitReason::HyperV => vec![Edit::switch(Setting::HyperV, "avic", true)],
+        InhibitReason::Absent | InhibitReason::IrqWindow => vec![plain(Setting::SplitIrqchip)],
+        InhibitReason::PitReinject => vec![plain(Setting::DiscardPitTicks), plain(Setting::SplitIrqchip)],
+        InhibitReason::PhysicalIdAliased
+        | InhibitReason::LogicalIdAliased
+        | InhibitReason::ApicIdModified
+        | InhibitReason::ApicBaseModified => vec![x2apic(true)],
+        InhibitReason::X2Apic => vec![x2apic(false)],
+        InhibitReason::Nested => vec![Edit::switch(Setting::Nested, "svm", false)],
+        InhibitReason::PhysicalIdTooBig => vec![plain(Setting::FewerVcpus)],
+        _ => Vec::new(),
+    }
+}
+
+/// The fixes of an inhibit reason in the words of the program that made a VM; empty if it has none of its own.
+#[must_use]
+pub fn of_reason(reason: InhibitReason, vm: &Vm) -> Vec<Managed> {
+    if !has_words(vm.management.manager) {
+        return Vec::new();
+    }
+    edits_of(reason).into_iter().filter_map(|edit| said(&[edit], vm)).collect()
+}
+
+/// Adds to each finding the words of the program that made the VM, before the changes that they stand for.
+pub fn translate(findings: &mut [Finding], definition: Option<&Definition>, vm: &Vm) {
+    if !has_words(vm.management.manager) {
+        return;
+    }
+    for finding in findings {
+        let words = |fix: &Fix| match fix {
+            Fix::Definition(changes) => {
+                let edits: Option<Vec<Edit>> =
+                    changes.iter().map(|change| Edit::of(change, definition)).collect();
+                let of_changes = match edits {
+                    Some(edits) => said(&edits, vm),
+                    None => None,
+                };
+                of_changes.or_else(|| Some(nothing(vm.management.manager)))
+            }
+            _ => None,
+        };
+        let mut found: Vec<Managed> = finding.fixes.iter().filter_map(words).collect();
+        found.dedup();
+        finding.fixes.splice(0..0, found.into_iter().map(Fix::Managed));
+        translate(&mut finding.children, definition, vm);
+    }
+}
+
+fn said(edits: &[Edit], vm: &Vm) -> Option<Managed> {
+    let manager = vm.management.manager;
+    let mut all = Managed { manager, changes: Vec::new(), without: Vec::new(), sources: Vec::new() };
+    let mut arguments: Vec<&str> = Vec::new();
+    for edit in edits {
+        let row = edit.row(manager)?;
+        match row.words {
+            Words::Change(text) => all.changes.push(filled(text, edit, &vm.name, &vm.management)),
+            Words::Arguments(words) => arguments.extend(words),
+            Words::Nothing(why) => all.without.push(why.to_owned()),
+        }
+        all.sources.push(row.source.to_owned());
+    }
+    if !arguments.is_empty() {
+        all.changes.push(passed_on(&arguments, &vm.management));
+    }
+    all.changes.dedup();
+    all.without.dedup();
+    all.sources.dedup();
+    Some(all)
+}
+
+fn nothing(manager: Manager) -> Managed {
+    let why = "none is known to this program".to_owned();
+    Managed { manager, changes: Vec::new(), without: vec![why], sources: Vec::new() }
+}
+
+/// Arguments of QEMU, in the syntax of a program that passes them on.
+fn passed_on(arguments: &[&str], management: &Management) -> String {
+    match management.manager {
+        Manager::Proxmox => {
+            format!(
+                "qm set {} --args '{}' (it replaces args that are set)",
+                vmid(management),
+                arguments.join(" ")
+            )
+        }
+        _ => {
+            let quoted: Vec<String> = arguments.iter().map(|argument| format!("\"{argument}\"")).collect();
+            format!("custom property qemu_cmdline = [{}] (vdsm-hook-qemucmdline)", quoted.join(","))
+        }
+    }
+}
+
+fn vmid(management: &Management) -> String {
+    management.vmid.map_or("VMID".to_owned(), |vmid| vmid.to_string())
+}
+
+/// Fills the placeholders. Names of VMs stand in it only where their form is checked.
+fn filled(text: &str, edit: &Edit, name: &str, management: &Management) -> String {
+    let mut text = text.replace("{vmid}", &vmid(management));
+    let machine = match &management.namespaced {
+        Some((space, name)) => format!("{space}/{name}"),
+        // Its characters are those of the process; whoever shows the text makes them harmless.
+        None => name.chars().take(64).collect(),
+    };
+    text = text.replace("{vm}", &machine);
+    for (key, value) in &edit.values {
+        text = text.replace(&format!("{{{key}}}"), value);
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "managed/managed_tests.rs"]
+mod tests;

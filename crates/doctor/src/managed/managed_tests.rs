@@ -1,0 +1,223 @@
+use super::*;
+use domain::{Irqchip, TickPolicy};
+use host::vms::Vmm;
+use std::collections::BTreeSet;
+
+fn vm(manager: Manager) -> Vm {
+    let value = serde_json::json!({
+        "pid": 10, "vmm": Vmm::Qemu, "command": "qemu", "name": "web", "arguments": [], "start_ticks": 1,
+        "started": null, "vm_fds": [4], "vcpus": [], "threads": [], "vhost": [], "iothreads": [], "monitors": [],
+        "devices": [], "vfio": [], "debugfs": [],
+    });
+    let mut vm: Vm = serde_json::from_value(value).unwrap();
+    vm.management.manager = manager;
+    vm.management.vmid = Some(100);
+    vm.management.namespaced = Some(("prod".to_owned(), "web".to_owned()));
+    vm
+}
+
+fn finding(fixes: Vec<Fix>) -> Finding {
+    crate::verdict::Verdict::fail("x").finding("rule", "title", "why", "source").with(fixes)
+}
+
+impl Finding {
+    fn with(mut self, fixes: Vec<Fix>) -> Self {
+        self.fixes = fixes;
+        self
+    }
+}
+
+const WITH_WORDS: [Manager; 7] = [
+    Manager::Proxmox,
+    Manager::Nova,
+    Manager::KubeVirt,
+    Manager::Ovirt,
+    Manager::CloudHypervisor,
+    Manager::Crosvm,
+    Manager::Firecracker,
+];
+
+#[test]
+fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
+    assert_eq!(Manager::ALL.iter().filter(|one| has_words(**one)).count(), WITH_WORDS.len());
+    for manager in WITH_WORDS {
+        for reason in InhibitReason::all() {
+            let edits = edits_of(reason).len();
+            let said = of_reason(reason, &vm(manager));
+            assert_eq!(said.len(), edits, "{manager:?} {reason}");
+            for one in said {
+                assert!(!one.changes.is_empty() || !one.without.is_empty(), "{one:?}");
+                assert!(one.sources.iter().all(|source| source.len() > 5), "{one:?}");
+                assert!(
+                    one.changes.iter().all(|text| !text.contains("{vm") && !text.contains("{feature")),
+                    "{one:?}"
+                );
+            }
+        }
+    }
+    for without in [Manager::Qemu, Manager::Libvirt, Manager::Other] {
+        assert!(of_reason(InhibitReason::PitReinject, &vm(without)).is_empty());
+    }
+}
+
+#[test]
+fn programs_that_start_qemu_have_a_row_for_every_setting_and_no_row_is_double() {
+    let settings: BTreeSet<Setting> = ROWS.iter().map(|row| row.setting).collect();
+    for manager in [Manager::Proxmox, Manager::Nova, Manager::KubeVirt, Manager::Ovirt] {
+        for setting in &settings {
+            let rows = ROWS
+                .iter()
+                .filter(|row| row.manager == manager && row.setting == *setting && row.only.is_empty());
+            assert_eq!(rows.count(), 1, "{manager:?} {setting:?}");
+        }
+    }
+    let keys: BTreeSet<_> = ROWS.iter().map(|row| (row.manager, row.setting, row.only)).collect();
+    assert_eq!(keys.len(), ROWS.len());
+}
+
+#[test]
+fn several_arguments_of_one_fix_are_one_command() {
+    let changes = vec![Change::PitTickPolicy(TickPolicy::Discard), Change::Hpet(false)];
+    let mut findings = vec![finding(vec![Fix::Definition(changes.clone())])];
+    translate(&mut findings, None, &vm(Manager::Proxmox));
+    let [Fix::Managed(managed), Fix::Definition(kept)] = &findings[0].fixes[..] else {
+        panic!("{findings:?}")
+    };
+    let told = "qm set 100 --args '-global kvm-pit.lost_tick_policy=discard -machine hpet=off' (it replaces args that \
+                are set)";
+    assert_eq!(managed.changes, [told]);
+    assert_eq!(kept, &changes, "for programs");
+    let mut findings = vec![finding(vec![Fix::Definition(changes)])];
+    translate(&mut findings, None, &vm(Manager::Ovirt));
+    let Fix::Managed(managed) = &findings[0].fixes[0] else { panic!("{findings:?}") };
+    let told = "custom property qemu_cmdline = [\"-global\",\"kvm-pit.lost_tick_policy=discard\",\"-machine\",\"hpet=off\"] \
+                (vdsm-hook-qemucmdline)";
+    assert_eq!(managed.changes, [told]);
+}
+
+#[test]
+fn who_has_no_setting_is_told_so_and_what_else_helps() {
+    let mut findings = vec![finding(vec![Fix::Definition(vec![Change::Irqchip(Irqchip::Split)])])];
+    translate(&mut findings, None, &vm(Manager::KubeVirt));
+    let Fix::Managed(managed) = &findings[0].fixes[0] else { panic!("{findings:?}") };
+    assert!(managed.changes.is_empty() && managed.without[0].contains("tickPolicy"), "{managed:?}");
+    let pit = of_reason(InhibitReason::PitReinject, &vm(Manager::KubeVirt));
+    let told = "VirtualMachine prod/web: spec.template.spec.domain.clock.timer.pit.tickPolicy: discard";
+    assert_eq!(pit[0].changes, [told]);
+}
+
+/// The fields of KubeVirt's API that the table names (staging/src/kubevirt.io/api/core/v1/schema.go): each object with
+/// its fields, and the object of each.
+const FIELDS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "domain",
+        &[
+            ("clock", "clock"),
+            ("cpu", "cpu"),
+            ("features", "features"),
+            ("devices", "devices"),
+            ("ioThreadsPolicy", ""),
+        ],
+    ),
+    ("clock", &[("timer", "timer")]),
+    ("timer", &[("hpet", "hpet"), ("pit", "pit"), ("hyperv", "present")]),
+    ("hpet", &[("tickPolicy", ""), ("present", "")]),
+    ("pit", &[("tickPolicy", ""), ("present", "")]),
+    ("present", &[("present", "")]),
+    ("cpu", &[("model", ""), ("features", ""), ("sockets", ""), ("cores", ""), ("threads", "")]),
+    ("features", &[("hyperv", "hyperv")]),
+    (
+        "hyperv",
+        &[
+            ("relaxed", "state"),
+            ("vapic", "state"),
+            ("spinlocks", "state"),
+            ("vpindex", "state"),
+            ("runtime", "state"),
+            ("synic", "state"),
+            ("synictimer", "synictimer"),
+            ("reset", "state"),
+            ("frequencies", "state"),
+            ("reenlightenment", "state"),
+            ("tlbflush", "state"),
+            ("ipi", "state"),
+            ("evmcs", "state"),
+        ],
+    ),
+    ("synictimer", &[("enabled", ""), ("direct", "state")]),
+    ("state", &[("enabled", "")]),
+    (
+        "devices",
+        &[("interfaces", ""), ("disks", ""), ("networkInterfaceMultiqueue", ""), ("blockMultiQueue", "")],
+    ),
+];
+
+#[test]
+fn fields_of_kubevirt_are_those_of_its_api() {
+    let offered = [
+        "avic",
+        "relaxed",
+        "vapic",
+        "vpindex",
+        "runtime",
+        "synic",
+        "stimer",
+        "stimer-direct",
+        "time",
+        "reset",
+        "frequencies",
+        "reenlightenment",
+        "tlbflush",
+        "ipi",
+        "evmcs",
+    ];
+    let hyperv = offered.map(|name| Change::HyperV(name.to_owned(), true));
+    let others = [
+        Change::PitTickPolicy(TickPolicy::Discard),
+        Change::Hpet(false),
+        Change::CpuModel(CpuModel::Host),
+        Change::CpuFeature("x2apic".to_owned(), FeatureState::On),
+        Change::CpuFeature("svm".to_owned(), FeatureState::Off),
+        Change::IoThread { device: 0, iothread: "iothread1".to_owned() },
+    ];
+    let mut seen = 0;
+    let rows = ROWS.iter().filter(|row| row.manager == Manager::KubeVirt).filter_map(|row| match row.words {
+        Words::Change(text) if !text.contains("{feature}.enabled") => Some(text.to_owned()),
+        _ => None,
+    });
+    let edits = hyperv.iter().chain(&others).filter_map(|change| Edit::of(change, None));
+    let said: Vec<String> =
+        edits.filter_map(|edit| said(&[edit], &vm(Manager::KubeVirt))).flat_map(|one| one.changes).collect();
+    for text in rows.chain(said) {
+        let (_, path) = text.split_once("spec.template.spec.domain.").unwrap_or_else(|| panic!("{text}"));
+        let path = path.split([':', ' ', ',']).next().unwrap();
+        let mut object = "domain";
+        for field in path.split('.') {
+            let (_, fields) =
+                FIELDS.iter().find(|(name, _)| *name == object).unwrap_or_else(|| panic!("{text}"));
+            object =
+                fields.iter().find(|(name, _)| *name == field).unwrap_or_else(|| panic!("{text}: {field}")).1;
+        }
+        seen += 1;
+    }
+    assert!(seen > 25, "{seen}");
+}
+
+#[test]
+fn templates_of_firecracker_are_json_with_whole_bitmaps() {
+    for (change, place) in [
+        (Change::CpuFeature("x2apic".to_owned(), FeatureState::Off), 21),
+        (Change::CpuFeature("svm".to_owned(), FeatureState::Off), 2),
+    ] {
+        let managed = said(&[Edit::of(&change, None).unwrap()], &vm(Manager::Firecracker)).unwrap();
+        let (_, json) = managed.changes[0].split_once(": ").unwrap();
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        let bitmap = json["cpuid_modifiers"][0]["modifiers"][0]["bitmap"].as_str().unwrap();
+        let bits = bitmap.strip_prefix("0b").unwrap();
+        assert_eq!(
+            (bits.len(), bits.chars().rev().position(|bit| bit == '0')),
+            (32, Some(place)),
+            "{bitmap}"
+        );
+    }
+}

@@ -1,0 +1,485 @@
+//! The table of settings by program.
+//!
+//! It was read from the sources of qemu-server 9.2.6, Nova of August 2026, KubeVirt of August 2026, vdsm of June 2026 and
+//! ovirt-engine, cloud-hypervisor, crosvm and firecracker of August 2026.
+
+use host::vms::Manager;
+
+/// A setting of a VM, in no program's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Setting {
+    /// Local APICs in the kernel, the other interrupt controllers in the VMM.
+    SplitIrqchip,
+    /// A PIT that drops lost ticks.
+    DiscardPitTicks,
+    /// No HPET.
+    NoHpet,
+    /// The CPU model.
+    CpuModel,
+    /// A feature of the CPU.
+    CpuFeature,
+    /// SVM or VMX.
+    Nested,
+    /// An enlightenment of Hyper-V.
+    HyperV,
+    /// An IOMMU in the guest that remaps interrupts.
+    InterruptRemapping,
+    /// A network interface by virtio.
+    VirtioNetwork,
+    /// A disk by virtio.
+    VirtioDisk,
+    /// The queues of a network interface.
+    NetworkQueues,
+    /// The queues of a disk.
+    DiskQueues,
+    /// An I/O thread for a disk.
+    IoThread,
+    /// The I/O method of a disk.
+    Aio,
+    /// The number of vCPUs.
+    FewerVcpus,
+}
+
+/// The words of a program for a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// A change, with placeholders in braces.
+    Change(&'static str),
+    /// Arguments of QEMU that the program passes on.
+    Arguments(&'static [&'static str]),
+    /// It has no setting for it: the reason, or what else helps.
+    Nothing(&'static str),
+}
+
+/// A setting in a program.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The setting.
+    pub setting: Setting,
+    /// Only for the feature or enlightenment of this name; empty for all others.
+    pub only: &'static str,
+    /// The program.
+    pub manager: Manager,
+    /// Its words.
+    pub words: Words,
+    /// The source.
+    pub source: &'static str,
+}
+
+const fn row(setting: Setting, manager: Manager, words: Words, source: &'static str) -> Row {
+    Row { setting, only: "", manager, words, source }
+}
+
+const fn only(
+    setting: Setting,
+    only: &'static str,
+    manager: Manager,
+    words: Words,
+    source: &'static str,
+) -> Row {
+    Row { setting, only, manager, words, source }
+}
+
+use Manager::{CloudHypervisor, Crosvm, Firecracker, KubeVirt, Nova, Ovirt, Proxmox};
+use Setting::{
+    Aio, CpuFeature, CpuModel, DiscardPitTicks, DiskQueues, FewerVcpus, HyperV, InterruptRemapping, IoThread,
+    Nested, NetworkQueues, NoHpet, SplitIrqchip, VirtioDisk, VirtioNetwork,
+};
+use Words::{Arguments, Change, Nothing};
+
+const QM: &str = "qm.conf(5), args; qm(1)";
+const QM_NET: &str = "qm.conf(5), net[n]";
+const QM_DISK: &str = "qm.conf(5), scsi[n] and scsihw";
+const PVE_MODELS: &str = "cpu-models.conf(5); qm.conf(5), cpu";
+const NOVA_FLAGS: &str = "Nova configuration, [libvirt] cpu_model_extra_flags and cpu_mode";
+const NOVA_IOMMU: &str =
+    "Nova flavors, hw:viommu_model; nova/virt/libvirt/driver.py, _guest_add_iommu_device";
+const NOVA_HYPERV: &str = "nova/virt/libvirt/driver.py, _set_features";
+const NOVA_TIMERS: &str = "nova/virt/libvirt/driver.py, _set_kvm_timers";
+const NOVA_DISK: &str = "Glance useful image properties, hw_disk_bus and hw_scsi_model";
+const KV: &str = "KubeVirt api/core/v1/schema.go";
+const KV_HYPERV: &str = "KubeVirt api/core/v1/schema.go, FeatureHyperv";
+const VDSM_ARGUMENTS: &str = "vdsm_hooks/qemucmdline/README";
+const VDSM_FLAGS: &str = "vdsm_hooks/cpuflags/before_vm_start.py";
+const OVIRT: &str = "oVirt Virtual Machine Management Guide, settings of New and Edit Virtual Machine";
+const OVIRT_XML: &str = "ovirt-engine, LibvirtVmXmlBuilder.java";
+const CH: &str = "cloud-hypervisor docs/cpu.md";
+const CH_KVM: &str = "cloud-hypervisor hypervisor/src/kvm/mod.rs, enable_split_irq";
+const CROSVM: &str = "crosvm src/crosvm/cmdline.rs";
+const FC_TEMPLATE: &str = "firecracker docs/cpu_templates/cpu-templates.md and schema.json";
+const FC_VM: &str = "firecracker src/vmm/src/arch/x86_64/vm.rs, setup_irqchip";
+
+/// Every setting of every program with words of its own.
+pub const ROWS: &[Row] = &[
+    // Proxmox VE
+    row(SplitIrqchip, Proxmox, Arguments(&["-machine", "kernel-irqchip=split"]), QM),
+    row(DiscardPitTicks, Proxmox, Arguments(&["-global", "kvm-pit.lost_tick_policy=discard"]), QM),
+    row(NoHpet, Proxmox, Arguments(&["-machine", "hpet=off"]), QM),
+    row(CpuModel, Proxmox, Change("qm set {vmid} --cpu {model}"), "qm.conf(5), cpu"),
+    row(
+        CpuFeature,
+        Proxmox,
+        Change(
+            "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}{feature}`, then qm set {vmid} --cpu \
+             custom-NAME",
+        ),
+        PVE_MODELS,
+    ),
+    row(
+        Nested,
+        Proxmox,
+        Change("qm set {vmid} --cpu MODEL,flags={sign}nested-virt (qemu-server 9.0.27)"),
+        "qm.conf(5), cpu; qemu-server debian/changelog",
+    ),
+    row(
+        HyperV,
+        Proxmox,
+        Change(
+            "/etc/pve/virtual-guest/cpu-models.conf: a model with `flags {sign}hv-{feature}`, then qm set {vmid} --cpu \
+             custom-NAME",
+        ),
+        PVE_MODELS,
+    ),
+    row(
+        InterruptRemapping,
+        Proxmox,
+        Change("qm set {vmid} --machine q35,viommu=intel (it splits the irqchip too)"),
+        "qm.conf(5), machine; qemu-server src/PVE/QemuServer.pm, config_to_command",
+    ),
+    row(VirtioNetwork, Proxmox, Change("qm set {vmid} --netN model=virtio,bridge=BRIDGE"), QM_NET),
+    row(
+        VirtioDisk,
+        Proxmox,
+        Change("attach the disk as scsiN, and qm set {vmid} --scsihw virtio-scsi-single"),
+        QM_DISK,
+    ),
+    row(
+        NetworkQueues,
+        Proxmox,
+        Change("qm set {vmid} --netN model=virtio,...,queues={queues} (with the rest of its value)"),
+        QM_NET,
+    ),
+    row(
+        DiskQueues,
+        Proxmox,
+        Change("qm set {vmid} --scsiN VOLUME,...,queues={queues} (with the rest of its value)"),
+        QM_DISK,
+    ),
+    row(
+        IoThread,
+        Proxmox,
+        Change(
+            "qm set {vmid} --scsihw virtio-scsi-single --scsiN VOLUME,...,iothread=1 (with the rest of its value)",
+        ),
+        QM_DISK,
+    ),
+    row(
+        Aio,
+        Proxmox,
+        Change("qm set {vmid} --scsiN VOLUME,...,aio={aio} (with the rest of its value)"),
+        QM_DISK,
+    ),
+    row(
+        FewerVcpus,
+        Proxmox,
+        Change("qm set {vmid} --sockets SOCKETS --cores CORES"),
+        "qm.conf(5), sockets and cores",
+    ),
+    // OpenStack Nova
+    row(
+        SplitIrqchip,
+        Nova,
+        Change("flavor: hw:viommu_model=intel, or image: hw_viommu_model=intel, with hw_machine_type=q35"),
+        NOVA_IOMMU,
+    ),
+    row(
+        DiscardPitTicks,
+        Nova,
+        Nothing("Nova writes tickpolicy='delay'; split the irqchip by hw:viommu_model instead"),
+        NOVA_TIMERS,
+    ),
+    row(NoHpet, Nova, Change("image: hw_time_hpet=false"), NOVA_TIMERS),
+    row(CpuModel, Nova, Change("nova.conf of the compute node: [libvirt] cpu_mode={mode}"), NOVA_FLAGS),
+    row(
+        CpuFeature,
+        Nova,
+        Change("nova.conf of the compute node: [libvirt] cpu_model_extra_flags={sign}{feature}"),
+        NOVA_FLAGS,
+    ),
+    row(
+        Nested,
+        Nova,
+        Change("nova.conf of the compute node: [libvirt] cpu_model_extra_flags={sign}{feature}"),
+        NOVA_FLAGS,
+    ),
+    row(
+        HyperV,
+        Nova,
+        Nothing("with os_type=windows Nova writes its own list of enlightenments"),
+        NOVA_HYPERV,
+    ),
+    row(
+        InterruptRemapping,
+        Nova,
+        Change("flavor: hw:viommu_model=intel, or image: hw_viommu_model=intel, with hw_machine_type=q35"),
+        NOVA_IOMMU,
+    ),
+    row(
+        VirtioNetwork,
+        Nova,
+        Change("image: hw_vif_model=virtio"),
+        "Glance useful image properties, hw_vif_model",
+    ),
+    row(
+        VirtioDisk,
+        Nova,
+        Change("image: hw_disk_bus=virtio, or hw_disk_bus=scsi with hw_scsi_model=virtio-scsi"),
+        NOVA_DISK,
+    ),
+    row(
+        NetworkQueues,
+        Nova,
+        Change("flavor: hw:vif_multiqueue_enabled=true, or image: hw_vif_multiqueue_enabled=true"),
+        "Nova flavors, hw:vif_multiqueue_enabled",
+    ),
+    row(
+        DiskQueues,
+        Nova,
+        Nothing("no property sets the queues of a disk"),
+        "nova/objects/image_meta.py; nova/api/validation/extra_specs/hw.py",
+    ),
+    row(
+        IoThread,
+        Nova,
+        Nothing("no property sets I/O threads; Nova of 2026 gives each VM one"),
+        "nova/virt/libvirt/driver.py, _get_guest_iothread",
+    ),
+    row(
+        Aio,
+        Nova,
+        Nothing("no property sets the I/O method of a disk"),
+        "nova/objects/image_meta.py; nova/api/validation/extra_specs/hw.py",
+    ),
+    row(
+        FewerVcpus,
+        Nova,
+        Change(
+            "flavor: fewer vcpus, or hw:cpu_sockets, hw:cpu_cores and hw:cpu_threads that are powers of two",
+        ),
+        "Nova flavors, CPU topology",
+    ),
+    // KubeVirt
+    row(
+        SplitIrqchip,
+        KubeVirt,
+        Nothing("no field of a VirtualMachine splits the irqchip; set the PIT's tickPolicy instead"),
+        KV,
+    ),
+    row(
+        DiscardPitTicks,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.clock.timer.pit.tickPolicy: discard"),
+        "KubeVirt api/core/v1/schema.go, PITTimer",
+    ),
+    row(
+        NoHpet,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.clock.timer.hpet.present: false"),
+        "KubeVirt api/core/v1/schema.go, HPETTimer",
+    ),
+    row(
+        CpuModel,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.cpu.model: {mode}"),
+        "KubeVirt api/core/v1/schema.go, CPU",
+    ),
+    row(
+        CpuFeature,
+        KubeVirt,
+        Change(
+            "VirtualMachine {vm}: to spec.template.spec.domain.cpu.features add {name: {feature}, policy: {policy}}",
+        ),
+        "KubeVirt api/core/v1/schema.go, CPUFeature",
+    ),
+    row(
+        Nested,
+        KubeVirt,
+        Change(
+            "VirtualMachine {vm}: to spec.template.spec.domain.cpu.features add {name: {feature}, policy: {policy}}",
+        ),
+        "KubeVirt api/core/v1/schema.go, CPUFeature",
+    ),
+    only(
+        HyperV,
+        "avic",
+        KubeVirt,
+        Nothing("its features.hyperv has no avic; leave synic and vapic out"),
+        KV_HYPERV,
+    ),
+    only(
+        HyperV,
+        "stimer",
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.features.hyperv.synictimer.enabled: {bool}"),
+        "KubeVirt api/core/v1/schema.go, SyNICTimer",
+    ),
+    only(
+        HyperV,
+        "stimer-direct",
+        KubeVirt,
+        Change(
+            "VirtualMachine {vm}: spec.template.spec.domain.features.hyperv.synictimer.direct.enabled: {bool}",
+        ),
+        "KubeVirt api/core/v1/schema.go, SyNICTimer",
+    ),
+    only(
+        HyperV,
+        "time",
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.clock.timer.hyperv.present: {bool}"),
+        "KubeVirt api/core/v1/schema.go, HypervTimer",
+    ),
+    row(
+        HyperV,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.features.hyperv.{feature}.enabled: {bool}"),
+        KV_HYPERV,
+    ),
+    row(InterruptRemapping, KubeVirt, Nothing("no field of a VirtualMachine adds an IOMMU"), KV),
+    row(
+        VirtioNetwork,
+        KubeVirt,
+        Change("VirtualMachine {vm}: model: virtio in spec.template.spec.domain.devices.interfaces"),
+        "KubeVirt api/core/v1/schema.go, Interface",
+    ),
+    row(
+        VirtioDisk,
+        KubeVirt,
+        Change("VirtualMachine {vm}: disk.bus: virtio in spec.template.spec.domain.devices.disks"),
+        "KubeVirt api/core/v1/schema.go, DiskTarget",
+    ),
+    row(
+        NetworkQueues,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.devices.networkInterfaceMultiqueue: true"),
+        "KubeVirt api/core/v1/schema.go, Devices",
+    ),
+    row(
+        DiskQueues,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.devices.blockMultiQueue: true"),
+        "KubeVirt api/core/v1/schema.go, Devices",
+    ),
+    row(
+        IoThread,
+        KubeVirt,
+        Change("VirtualMachine {vm}: spec.template.spec.domain.ioThreadsPolicy: auto"),
+        "KubeVirt api/core/v1/schema.go, IOThreadsPolicy",
+    ),
+    row(
+        Aio,
+        KubeVirt,
+        Change("VirtualMachine {vm}: io: {aio} in spec.template.spec.domain.devices.disks"),
+        "KubeVirt api/core/v1/schema.go, Disk",
+    ),
+    row(
+        FewerVcpus,
+        KubeVirt,
+        Change(
+            "VirtualMachine {vm}: spec.template.spec.domain.cpu.sockets, cores and threads, in powers of two",
+        ),
+        "KubeVirt api/core/v1/schema.go, CPU",
+    ),
+    // oVirt
+    row(SplitIrqchip, Ovirt, Arguments(&["-machine", "kernel-irqchip=split"]), VDSM_ARGUMENTS),
+    row(DiscardPitTicks, Ovirt, Arguments(&["-global", "kvm-pit.lost_tick_policy=discard"]), VDSM_ARGUMENTS),
+    row(NoHpet, Ovirt, Arguments(&["-machine", "hpet=off"]), VDSM_ARGUMENTS),
+    row(CpuModel, Ovirt, Change("Edit, Host: Pass-Through Host CPU"), OVIRT),
+    row(
+        CpuFeature,
+        Ovirt,
+        Change("custom property cpuflags = {sign}{feature} (vdsm-hook-cpuflags)"),
+        VDSM_FLAGS,
+    ),
+    row(Nested, Ovirt, Change("custom property cpuflags = {sign}{feature} (vdsm-hook-cpuflags)"), VDSM_FLAGS),
+    row(HyperV, Ovirt, Nothing("the engine writes its own list of enlightenments for Windows"), OVIRT_XML),
+    row(InterruptRemapping, Ovirt, Nothing("the engine's settings have no IOMMU for the guest"), OVIRT_XML),
+    row(VirtioNetwork, Ovirt, Change("Network Interfaces, Edit: Type VirtIO"), OVIRT),
+    row(VirtioDisk, Ovirt, Change("Disks, Edit: Interface VirtIO or VirtIO-SCSI"), OVIRT),
+    row(NetworkQueues, Ovirt, Change("Edit, Resource Allocation: Multi Queues Enabled"), OVIRT),
+    row(DiskQueues, Ovirt, Change("Edit, Resource Allocation: Multi Queues Enabled"), OVIRT),
+    row(IoThread, Ovirt, Change("Edit, Resource Allocation: IO Threads Enabled"), OVIRT),
+    row(Aio, Ovirt, Nothing("the engine chooses the I/O method by the kind of storage"), OVIRT_XML),
+    row(FewerVcpus, Ovirt, Change("Edit, System: Total Virtual CPUs, in powers of two"), OVIRT),
+    // cloud-hypervisor
+    row(SplitIrqchip, CloudHypervisor, Nothing("its irqchip is always split"), CH_KVM),
+    row(DiscardPitTicks, CloudHypervisor, Nothing("its irqchip is always split, and it has no PIT"), CH_KVM),
+    row(
+        CpuFeature,
+        CloudHypervisor,
+        Nothing("--cpus features= takes no such feature: the guest gets what KVM has"),
+        CH,
+    ),
+    row(Nested, CloudHypervisor, Change("--cpus ...,nested=off"), CH),
+    row(
+        HyperV,
+        CloudHypervisor,
+        Nothing("kvm_hyperv=on gives the SynIC and all the rest; --cpus ...,kvm_hyperv=off takes them away"),
+        CH,
+    ),
+    row(FewerVcpus, CloudHypervisor, Change("--cpus boot=NUMBER, or topology= of powers of two"), CH),
+    // crosvm
+    row(SplitIrqchip, Crosvm, Change("--irqchip split"), CROSVM),
+    row(
+        DiscardPitTicks,
+        Crosvm,
+        Nothing("the in-kernel PIT's policy is KVM's; --irqchip split takes the PIT out of the kernel"),
+        "crosvm devices/src/irqchip/kvm/x86_64.rs",
+    ),
+    row(CpuFeature, Crosvm, Nothing("no option changes that feature"), CROSVM),
+    row(Nested, Crosvm, Change("--nested mode=off"), CROSVM),
+    row(HyperV, Crosvm, Nothing("it offers no SynIC"), CROSVM),
+    row(FewerVcpus, Crosvm, Change("--cpus num-cores=NUMBER"), CROSVM),
+    // firecracker
+    row(SplitIrqchip, Firecracker, Nothing("it creates all interrupt controllers in the kernel"), FC_VM),
+    row(
+        DiscardPitTicks,
+        Firecracker,
+        Nothing("it creates the PIT in the kernel, with KVM's policy to reinject"),
+        FC_VM,
+    ),
+    only(
+        CpuFeature,
+        "x2apic",
+        Firecracker,
+        Change(
+            "PUT /cpu-config: {\"cpuid_modifiers\":[{\"leaf\":\"0x1\",\"subleaf\":\"0x0\",\"flags\":0,\"modifiers\":\
+             [{\"register\":\"ecx\",\"bitmap\":\"0bxxxxxxxxxx{bit}xxxxxxxxxxxxxxxxxxxxx\"}]}]}",
+        ),
+        FC_TEMPLATE,
+    ),
+    row(
+        CpuFeature,
+        Firecracker,
+        Change("PUT /cpu-config: a CPU template that changes {feature}"),
+        FC_TEMPLATE,
+    ),
+    only(
+        Nested,
+        "svm",
+        Firecracker,
+        Change(
+            "PUT /cpu-config: {\"cpuid_modifiers\":[{\"leaf\":\"0x80000001\",\"subleaf\":\"0x0\",\"flags\":0,\
+             \"modifiers\":[{\"register\":\"ecx\",\"bitmap\":\"0bxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{bit}xx\"}]}]}",
+        ),
+        FC_TEMPLATE,
+    ),
+    row(Nested, Firecracker, Change("PUT /cpu-config: a CPU template that changes {feature}"), FC_TEMPLATE),
+    row(HyperV, Firecracker, Nothing("it offers no SynIC"), FC_VM),
+    row(
+        FewerVcpus,
+        Firecracker,
+        Change("PUT /machine-config: vcpu_count"),
+        "firecracker src/firecracker/swagger/firecracker.yaml",
+    ),
+];

@@ -1,0 +1,279 @@
+//! The program that made a VM, and the VM's names there.
+//!
+//! All evidence comes from the process: its control group, which only root can choose, and its command line, which its
+//! user can choose. Names from a command line are taken only in the form that their program gives them.
+
+use super::Vmm;
+use super::arguments::{properties, property, values};
+use serde::{Deserialize, Serialize};
+
+/// The program in which the user of a VM changes its settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Manager {
+    /// libvirt, and nothing above it that is known.
+    Libvirt,
+    /// Proxmox VE.
+    Proxmox,
+    /// OpenStack Nova.
+    Nova,
+    /// KubeVirt.
+    #[serde(rename = "kubevirt")]
+    KubeVirt,
+    /// oVirt.
+    Ovirt,
+    /// QEMU, started by hand or by an unknown program.
+    Qemu,
+    /// cloud-hypervisor.
+    CloudHypervisor,
+    /// crosvm.
+    Crosvm,
+    /// firecracker.
+    Firecracker,
+    /// Unknown.
+    #[default]
+    Other,
+}
+
+impl Manager {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Libvirt,
+        Self::Proxmox,
+        Self::Nova,
+        Self::KubeVirt,
+        Self::Ovirt,
+        Self::Qemu,
+        Self::CloudHypervisor,
+        Self::Crosvm,
+        Self::Firecracker,
+        Self::Other,
+    ];
+
+    /// Its own name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Libvirt => "libvirt",
+            Self::Proxmox => "Proxmox VE",
+            Self::Nova => "OpenStack Nova",
+            Self::KubeVirt => "KubeVirt",
+            Self::Ovirt => "oVirt",
+            Self::Qemu => "QEMU",
+            Self::CloudHypervisor => "cloud-hypervisor",
+            Self::Crosvm => "crosvm",
+            Self::Firecracker => "firecracker",
+            Self::Other => "unknown",
+        }
+    }
+
+    /// Tests whether its VMs are domains of the host's libvirt, with an ID there. Those of KubeVirt belong to a
+    /// libvirt in each pod.
+    const fn uses_libvirt_of_the_host(self) -> bool {
+        matches!(self, Self::Libvirt | Self::Nova | Self::Ovirt)
+    }
+}
+
+/// The manager of a VM, and the VM's names there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Management {
+    /// The program.
+    pub manager: Manager,
+    /// The evidence, as the process shows it.
+    pub evidence: Vec<String>,
+    /// The UUID, in lower case.
+    pub uuid: Option<String>,
+    /// libvirt's ID of the running domain.
+    pub libvirt_id: Option<u32>,
+    /// The number in Proxmox VE.
+    pub vmid: Option<u32>,
+    /// The control group shows that number too.
+    pub vmid_confirmed: bool,
+    /// The namespace in Kubernetes, and the name in it.
+    pub namespaced: Option<(String, String)>,
+}
+
+/// The numbers that Proxmox VE gives (qm(1), `<vmid>`).
+const VMIDS: std::ops::RangeInclusive<u32> = 100..=999_999_999;
+/// The places of its sockets (qemu-server, src/PVE/QemuServer/Helpers.pm, `$var_run_tmpdir`).
+const PROXMOX_RUN: &str = "/run/qemu-server/";
+
+impl Management {
+    /// Of a process of this VMM, with the VM's name and the lines of `/proc/PID/cgroup`.
+    pub(super) fn of(vmm: Vmm, name: Option<&str>, arguments: &[String], cgroup: &str) -> Self {
+        match vmm {
+            Vmm::Qemu => Self::of_qemu(name, arguments, cgroup),
+            Vmm::CloudHypervisor => {
+                let platform = values(arguments, &["platform"]).last().map(|text| properties(text, "uuid"));
+                let uuid = platform.and_then(|found| uuid(property(&found, "uuid")?));
+                Self { manager: Manager::CloudHypervisor, uuid, ..Self::default() }
+            }
+            Vmm::Crosvm => Self { manager: Manager::Crosvm, ..Self::default() },
+            Vmm::Firecracker => Self { manager: Manager::Firecracker, ..Self::default() },
+            _ => Self::default(),
+        }
+    }
+
+    fn of_qemu(name: Option<&str>, arguments: &[String], cgroup: &str) -> Self {
+        let smbios = Smbios::of(arguments);
+        let given = values(arguments, &["uuid"]).last().and_then(|text| uuid(text));
+        let mut found = Self {
+            manager: Manager::Qemu,
+            uuid: given.or_else(|| smbios.uuid.clone()),
+            libvirt_id: libvirt_id(arguments, cgroup),
+            ..Self::default()
+        };
+        if let Some((vmid, confirmed)) = vmid(arguments, cgroup) {
+            (found.vmid, found.vmid_confirmed) = (Some(vmid), confirmed);
+            let seen = if confirmed {
+                format!("control group qemu.slice/{vmid}.scope")
+            } else {
+                format!("-id {vmid}")
+            };
+            return found.is_of(Manager::Proxmox, seen);
+        }
+        let pods = cgroup.lines().any(|line| line.contains("kubepods"));
+        if let Some(seen) = smbios.says(&["manufacturer", "family"], &["KubeVirt"]) {
+            found.namespaced = name.and_then(namespaced);
+            return found.is_of(Manager::KubeVirt, seen);
+        }
+        let in_pod = if pods && found.libvirt_id.is_some() { name.and_then(namespaced) } else { None };
+        if let Some(names) = in_pod {
+            found.namespaced = Some(names);
+            return found.is_of(Manager::KubeVirt, "a domain in a control group of kubepods".to_owned());
+        }
+        // The vendors of distributions change the first, Red Hat the second (nova/version.py, and its release file).
+        if let Some(seen) = smbios.says(&["product"], &["OpenStack Nova", "OpenStack Compute"]) {
+            return found.is_of(Manager::Nova, seen);
+        }
+        if found.libvirt_id.is_some() && name.is_some_and(is_of_nova) {
+            return found.is_of(Manager::Nova, "a domain with a name of its template".to_owned());
+        }
+        if let Some(seen) = smbios.says(&["manufacturer"], &["oVirt"]) {
+            return found.is_of(Manager::Ovirt, seen);
+        }
+        match found.libvirt_id {
+            Some(id) => found.is_of(Manager::Libvirt, format!("domain {id}")),
+            None => found,
+        }
+    }
+
+    fn is_of(mut self, manager: Manager, evidence: String) -> Self {
+        self.manager = manager;
+        self.evidence.push(evidence);
+        self
+    }
+
+    /// Tests whether the VM is called this: by UUID, or as `namespace/name`.
+    pub(super) fn is_called(&self, wanted: &str) -> bool {
+        let uuid = self.uuid.as_deref().is_some_and(|uuid| uuid.eq_ignore_ascii_case(wanted));
+        let spaced = |(space, name): &(String, String)| wanted.split_once('/') == Some((space, name));
+        uuid || self.namespaced.as_ref().is_some_and(spaced)
+    }
+
+    /// Tests whether it has this number in Proxmox VE.
+    pub(super) fn has_vmid(&self, number: u32) -> bool {
+        self.vmid == Some(number)
+    }
+
+    /// Tests whether it is this domain of the host's libvirt.
+    pub(super) fn is_domain(&self, number: u32) -> bool {
+        self.manager.uses_libvirt_of_the_host() && self.libvirt_id == Some(number)
+    }
+}
+
+/// The first structures of type 1 in the command line: later ones replace fields of earlier ones in QEMU, but managers
+/// write one.
+struct Smbios {
+    fields: Vec<(String, String)>,
+    uuid: Option<String>,
+}
+
+impl Smbios {
+    fn of(arguments: &[String]) -> Self {
+        let of_system = |text: &&str| {
+            let fields = properties(text, "type");
+            (property(&fields, "type") == Some("1")).then_some(fields)
+        };
+        let fields = values(arguments, &["smbios"]).iter().find_map(of_system).unwrap_or_default();
+        let uuid = property(&fields, "uuid").and_then(uuid);
+        Self { fields, uuid }
+    }
+
+    /// One of these fields with one of these values, as evidence.
+    fn says(&self, fields: &[&str], wanted: &[&str]) -> Option<String> {
+        let has = |field: &&&str| property(&self.fields, field).is_some_and(|value| wanted.contains(&value));
+        let field = fields.iter().find(has)?;
+        Some(format!("-smbios type=1,{field}={}", property(&self.fields, field)?))
+    }
+}
+
+/// A UUID in lower case; `None` for other text.
+fn uuid(text: &str) -> Option<String> {
+    let dashes = [8, 13, 18, 23];
+    let fits = |(place, byte): (usize, u8)| match dashes.contains(&place) {
+        true => byte == b'-',
+        false => byte.is_ascii_hexdigit(),
+    };
+    (text.len() == 36 && text.bytes().enumerate().all(fits)).then(|| text.to_ascii_lowercase())
+}
+
+/// Digits alone: `parse` would accept a sign.
+fn digits(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// The number of a VM of Proxmox VE, and whether its control group says it (`qemu.slice/100.scope`).
+fn vmid(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
+    let in_group = cgroup.lines().find_map(|line| {
+        let (_, scope) = line.split_once("/qemu.slice/")?;
+        digits(scope.split('/').next()?.strip_suffix(".scope")?)
+    });
+    if let Some(vmid) = in_group.filter(|vmid| VMIDS.contains(vmid)) {
+        return Some((vmid, true));
+    }
+    let vmid = digits(values(arguments, &["id"]).last()?).filter(|vmid| VMIDS.contains(vmid))?;
+    let own = format!("{PROXMOX_RUN}{vmid}.");
+    arguments.iter().any(|argument| argument.contains(&own)).then_some((vmid, false))
+}
+
+/// libvirt's ID: from the control group (`machine-qemu\x2d3\x2dweb.scope`), else from its directory for the domain
+/// (`.../domain-3-web/...`; libvirt, src/qemu/qemu_domain.c, `qemuDomainSetPrivatePaths`).
+fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
+    let from = |text: &str, before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        digits(rest.split_once(after)?.0).filter(|id| *id > 0)
+    };
+    let of_group = |line: &str| from(line, "/machine-qemu\\x2d", "\\x2d");
+    let of_place = |text: &String| from(text, "/domain-", "-");
+    cgroup.lines().find_map(of_group).or_else(|| arguments.iter().find_map(of_place))
+}
+
+/// Nova's default template is `instance-%08x` (nova/conf/compute.py, `instance_name_template`).
+fn is_of_nova(name: &str) -> bool {
+    let number = name.strip_prefix("instance-");
+    number.is_some_and(|number| {
+        number.len() == 8 && number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+/// KubeVirt's name of a domain is `namespace_name` (pkg/virt-launcher/virtwrap/util, `DomainFromNamespaceName`). Neither
+/// part may have an underscore in Kubernetes.
+fn namespaced(domain: &str) -> Option<(String, String)> {
+    let (space, name) = domain.split_once('_')?;
+    let is_label = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&text.len())
+            && text.bytes().all(fits)
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+    };
+    // Names of VMs may have dots; each part is a label.
+    let is_name = name.len() <= 253 && name.split('.').all(is_label);
+    (is_label(space) && is_name).then(|| (space.to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;
