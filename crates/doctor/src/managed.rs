@@ -8,7 +8,7 @@ pub use table::{ROWS, Row, Setting, Words};
 use crate::{Finding, Fix};
 use domain::{Change, CpuModel, Definition, DeviceKind, FeatureState};
 use exits::InhibitReason;
-use host::vms::{Management, Manager, Vm};
+use host::vms::{Management, Manager};
 use serde::{Deserialize, Serialize};
 
 /// A fix in the words of the program that made the VM.
@@ -127,16 +127,21 @@ fn edits_of(reason: InhibitReason) -> Vec<Edit> {
 
 /// The fixes of an inhibit reason in the words of the program that made a VM; empty if it has none of its own.
 #[must_use]
-pub fn of_reason(reason: InhibitReason, vm: &Vm) -> Vec<Managed> {
-    if !has_words(vm.management.manager) {
+pub fn of_reason(reason: InhibitReason, name: &str, management: &Management) -> Vec<Managed> {
+    if !has_words(management.manager) {
         return Vec::new();
     }
-    edits_of(reason).into_iter().filter_map(|edit| said(&[edit], vm)).collect()
+    edits_of(reason).into_iter().filter_map(|edit| said(&[edit], name, management)).collect()
 }
 
 /// Adds to each finding the words of the program that made the VM, before the changes that they stand for.
-pub fn translate(findings: &mut [Finding], definition: Option<&Definition>, vm: &Vm) {
-    if !has_words(vm.management.manager) {
+pub fn translate(
+    findings: &mut [Finding],
+    definition: Option<&Definition>,
+    name: &str,
+    management: &Management,
+) {
+    if !has_words(management.manager) {
         return;
     }
     for finding in findings {
@@ -145,35 +150,35 @@ pub fn translate(findings: &mut [Finding], definition: Option<&Definition>, vm: 
                 let edits: Option<Vec<Edit>> =
                     changes.iter().map(|change| Edit::of(change, definition)).collect();
                 let of_changes = match edits {
-                    Some(edits) => said(&edits, vm),
+                    Some(edits) => said(&edits, name, management),
                     None => None,
                 };
-                of_changes.or_else(|| Some(nothing(vm.management.manager)))
+                of_changes.or_else(|| Some(nothing(management.manager)))
             }
             _ => None,
         };
         let mut found: Vec<Managed> = finding.fixes.iter().filter_map(words).collect();
         found.dedup();
         finding.fixes.splice(0..0, found.into_iter().map(Fix::Managed));
-        translate(&mut finding.children, definition, vm);
+        translate(&mut finding.children, definition, name, management);
     }
 }
 
-fn said(edits: &[Edit], vm: &Vm) -> Option<Managed> {
-    let manager = vm.management.manager;
+fn said(edits: &[Edit], name: &str, management: &Management) -> Option<Managed> {
+    let manager = management.manager;
     let mut all = Managed { manager, changes: Vec::new(), without: Vec::new(), sources: Vec::new() };
     let mut arguments: Vec<&str> = Vec::new();
     for edit in edits {
         let row = edit.row(manager)?;
         match row.words {
-            Words::Change(text) => all.changes.push(filled(text, edit, &vm.name, &vm.management)),
+            Words::Change(text) => all.changes.push(filled(text, edit, name, management)),
             Words::Arguments(words) => arguments.extend(words),
             Words::Nothing(why) => all.without.push(why.to_owned()),
         }
         all.sources.push(row.source.to_owned());
     }
     if !arguments.is_empty() {
-        all.changes.push(passed_on(&arguments, &vm.management));
+        all.changes.push(passed_on(&arguments, management));
     }
     all.changes.dedup();
     all.without.dedup();

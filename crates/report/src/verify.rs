@@ -3,12 +3,14 @@
 mod wording;
 
 use exits::activation::Status;
+use exits::{Cure, CurePlace};
 use host::{Availability, Lack};
 use verify::{HostSide, Provoked, Verification, VmVerification};
 
 use self::wording::{
     answer, changes_in_words, delivery, doubt_in_words, in_force, ipis, signs_in_words, state_in_words,
 };
+use crate::findings::tree::managed_in_words;
 use crate::format::{counted, per_operation};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, emphasised, wrapped};
@@ -173,7 +175,15 @@ impl Page {
                 continue;
             };
             text += &self.line("  set by", &known.set_by);
-            for cure in &known.cures {
+            for managed in &known.managed {
+                for told in managed_in_words(managed) {
+                    text += &self.line("  fix", &told);
+                }
+            }
+            // Who uses a program with words of its own edits neither of these.
+            let foreign = |place| matches!(place, CurePlace::Qemu | CurePlace::Libvirt | CurePlace::Vmm);
+            let shown = |cure: &&Cure| known.managed.is_empty() || !foreign(cure.place);
+            for cure in known.cures.iter().filter(shown) {
                 text += &self.line("  fix", &format!("{}: {}", cure.place.name(), cure.change));
             }
             if known.cures.is_empty() {

@@ -1,5 +1,6 @@
 //! The result of a verification.
 
+use doctor::Managed;
 use exits::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualization, Status, VmState};
 use exits::{Cure, InhibitReason, Inhibits, Isa};
 use host::posting::Iommu;
@@ -156,6 +157,9 @@ pub struct ReasonCures {
     pub cures: Vec<Cure>,
     /// What to do if no such change removes it.
     pub next: Option<String>,
+    /// The same in the words of the program that made the VM, if it has its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub managed: Vec<Managed>,
 }
 
 /// The result of a micro VM.

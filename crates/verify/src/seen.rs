@@ -74,7 +74,7 @@ impl Seen<'_> {
             name: vm.name.clone(),
             vmm: vm.vmm,
             which,
-            cures: named.map(|reason| self.cures(reason)).collect(),
+            cures: named.map(|reason| self.cures(reason, vm)).collect(),
             ipi_virtualization: ipi.judge(),
             devices: self.devices(vm, activation.status, last, changes),
             state: last.map(|last| StateSeen {
@@ -111,15 +111,22 @@ impl Seen<'_> {
         Some(ExitSigns::of(&of_vm))
     }
 
-    fn cures(&self, reason: InhibitReason) -> ReasonCures {
+    fn cures(&self, reason: InhibitReason, vm: &Vm) -> ReasonCures {
         let lack = self.host.lack().filter(|_| reason == InhibitReason::Disabled);
         // No parameter adds a feature that the CPU lacks.
         if let Some(Lack { why, next }) = lack {
-            return ReasonCures { reason, set_by: why, cures: Vec::new(), next: Some(next) };
+            return ReasonCures {
+                reason,
+                set_by: why,
+                cures: Vec::new(),
+                next: Some(next),
+                managed: Vec::new(),
+            };
         }
         let cures = reason.cures().iter().filter(|cure| cure.place.is_of(self.host.isa));
         let set_by = reason.set_by().to_owned();
-        ReasonCures { reason, set_by, cures: cures.copied().collect(), next: None }
+        let managed = doctor::managed::of_reason(reason, &vm.name, &vm.management);
+        ReasonCures { reason, set_by, cures: cures.copied().collect(), next: None, managed }
     }
 
     fn devices(

@@ -75,7 +75,7 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     side.kernel = mainline(subject);
     side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
     let mut found = lint(&read, &side);
-    managed::translate(&mut found, Some(&read), &running.vm);
+    managed::translate(&mut found, Some(&read), &running.vm.name, &running.vm.management);
     let fixes = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
     let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
     let count = found.iter().filter(|one| fixes(one)).count();

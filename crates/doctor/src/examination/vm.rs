@@ -133,7 +133,11 @@ fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &Runni
         // No parameter gives a VM what the CPU lacks.
         (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
         _ => {
-            verdict.fixes.extend(managed::of_reason(reason, &running.vm).into_iter().map(Fix::Managed));
+            verdict.fixes.extend(
+                managed::of_reason(reason, &running.vm.name, &running.vm.management)
+                    .into_iter()
+                    .map(Fix::Managed),
+            );
             let cures = reason.cures().iter();
             let ours = cures.filter(|cure| !foreign.contains(&cure.place) && cure.place.is_of(subject.isa));
             ours.fold(verdict, |verdict, cure| {

@@ -1,19 +1,14 @@
 use super::*;
 use domain::{Irqchip, TickPolicy};
-use host::vms::Vmm;
 use std::collections::BTreeSet;
 
-fn vm(manager: Manager) -> Vm {
-    let value = serde_json::json!({
-        "pid": 10, "vmm": Vmm::Qemu, "command": "qemu", "name": "web", "arguments": [], "start_ticks": 1,
-        "started": null, "vm_fds": [4], "vcpus": [], "threads": [], "vhost": [], "iothreads": [], "monitors": [],
-        "devices": [], "vfio": [], "debugfs": [],
-    });
-    let mut vm: Vm = serde_json::from_value(value).unwrap();
-    vm.management.manager = manager;
-    vm.management.vmid = Some(100);
-    vm.management.namespaced = Some(("prod".to_owned(), "web".to_owned()));
-    vm
+fn vm(manager: Manager) -> Management {
+    Management {
+        manager,
+        vmid: Some(100),
+        namespaced: Some(("prod".to_owned(), "web".to_owned())),
+        ..Management::default()
+    }
 }
 
 fn finding(fixes: Vec<Fix>) -> Finding {
@@ -43,7 +38,7 @@ fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
     for manager in WITH_WORDS {
         for reason in InhibitReason::all() {
             let edits = edits_of(reason).len();
-            let said = of_reason(reason, &vm(manager));
+            let said = of_reason(reason, "web", &vm(manager));
             assert_eq!(said.len(), edits, "{manager:?} {reason}");
             for one in said {
                 assert!(!one.changes.is_empty() || !one.without.is_empty(), "{one:?}");
@@ -56,7 +51,7 @@ fn every_inhibit_reason_of_a_definition_has_an_answer_in_every_program() {
         }
     }
     for without in [Manager::Qemu, Manager::Libvirt, Manager::Other] {
-        assert!(of_reason(InhibitReason::PitReinject, &vm(without)).is_empty());
+        assert!(of_reason(InhibitReason::PitReinject, "web", &vm(without)).is_empty());
     }
 }
 
@@ -79,7 +74,7 @@ fn programs_that_start_qemu_have_a_row_for_every_setting_and_no_row_is_double() 
 fn several_arguments_of_one_fix_are_one_command() {
     let changes = vec![Change::PitTickPolicy(TickPolicy::Discard), Change::Hpet(false)];
     let mut findings = vec![finding(vec![Fix::Definition(changes.clone())])];
-    translate(&mut findings, None, &vm(Manager::Proxmox));
+    translate(&mut findings, None, "web", &vm(Manager::Proxmox));
     let [Fix::Managed(managed), Fix::Definition(kept)] = &findings[0].fixes[..] else {
         panic!("{findings:?}")
     };
@@ -88,7 +83,7 @@ fn several_arguments_of_one_fix_are_one_command() {
     assert_eq!(managed.changes, [told]);
     assert_eq!(kept, &changes, "for programs");
     let mut findings = vec![finding(vec![Fix::Definition(changes)])];
-    translate(&mut findings, None, &vm(Manager::Ovirt));
+    translate(&mut findings, None, "web", &vm(Manager::Ovirt));
     let Fix::Managed(managed) = &findings[0].fixes[0] else { panic!("{findings:?}") };
     let told = "custom property qemu_cmdline = [\"-global\",\"kvm-pit.lost_tick_policy=discard\",\"-machine\",\"hpet=off\"] \
                 (vdsm-hook-qemucmdline)";
@@ -98,10 +93,10 @@ fn several_arguments_of_one_fix_are_one_command() {
 #[test]
 fn who_has_no_setting_is_told_so_and_what_else_helps() {
     let mut findings = vec![finding(vec![Fix::Definition(vec![Change::Irqchip(Irqchip::Split)])])];
-    translate(&mut findings, None, &vm(Manager::KubeVirt));
+    translate(&mut findings, None, "web", &vm(Manager::KubeVirt));
     let Fix::Managed(managed) = &findings[0].fixes[0] else { panic!("{findings:?}") };
     assert!(managed.changes.is_empty() && managed.without[0].contains("tickPolicy"), "{managed:?}");
-    let pit = of_reason(InhibitReason::PitReinject, &vm(Manager::KubeVirt));
+    let pit = of_reason(InhibitReason::PitReinject, "web", &vm(Manager::KubeVirt));
     let told = "VirtualMachine prod/web: spec.template.spec.domain.clock.timer.pit.tickPolicy: discard";
     assert_eq!(pit[0].changes, [told]);
 }
@@ -186,8 +181,10 @@ fn fields_of_kubevirt_are_those_of_its_api() {
         _ => None,
     });
     let edits = hyperv.iter().chain(&others).filter_map(|change| Edit::of(change, None));
-    let said: Vec<String> =
-        edits.filter_map(|edit| said(&[edit], &vm(Manager::KubeVirt))).flat_map(|one| one.changes).collect();
+    let said: Vec<String> = edits
+        .filter_map(|edit| said(&[edit], "web", &vm(Manager::KubeVirt)))
+        .flat_map(|one| one.changes)
+        .collect();
     for text in rows.chain(said) {
         let (_, path) = text.split_once("spec.template.spec.domain.").unwrap_or_else(|| panic!("{text}"));
         let path = path.split([':', ' ', ',']).next().unwrap();
@@ -209,7 +206,7 @@ fn templates_of_firecracker_are_json_with_whole_bitmaps() {
         (Change::CpuFeature("x2apic".to_owned(), FeatureState::Off), 21),
         (Change::CpuFeature("svm".to_owned(), FeatureState::Off), 2),
     ] {
-        let managed = said(&[Edit::of(&change, None).unwrap()], &vm(Manager::Firecracker)).unwrap();
+        let managed = said(&[Edit::of(&change, None).unwrap()], "web", &vm(Manager::Firecracker)).unwrap();
         let (_, json) = managed.changes[0].split_once(": ").unwrap();
         let json: serde_json::Value = serde_json::from_str(json).unwrap();
         let bitmap = json["cpuid_modifiers"][0]["modifiers"][0]["bitmap"].as_str().unwrap();

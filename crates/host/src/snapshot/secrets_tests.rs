@@ -32,6 +32,10 @@ fn arguments_of_qemu() {
         ("-iscsi user=u,password-secret=s0", "-iscsi user=REMOVED,password-secret=s0"),
         ("-k de -device usb-kbd,id=keyboard", "-k de -device usb-kbd,id=keyboard"),
         ("-fw_cfg name=opt/x,string=hunter2", "-fw_cfg name=opt/x,string=REMOVED"),
+        (
+            "-smbios type=1,manufacturer=KubeVirt,family=KubeVirt,serial=hunter2",
+            "-smbios type=1,manufacturer=KubeVirt,family=KubeVirt,serial=REMOVED",
+        ),
         ("-smbios type=11,value=io.systemd.credential:x=hunter2", "-smbios type=11,value=REMOVED"),
         ("--api-token hunter2 --name web", "--api-token REMOVED --name web"),
         ("--password=hunter2", "--password=REMOVED"),

@@ -1,5 +1,6 @@
 //! Whose VM a process runs.
 
+use host::vms::Management;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -12,13 +13,17 @@ pub struct Owner {
     pub vm: Option<String>,
     /// The process' own name (`/proc/PID/comm`).
     pub process: String,
+    /// The VM's names in the program that made it.
+    pub management: Management,
 }
 
 impl Owner {
-    /// Tests whether `wanted` is the VM's name or its process' number.
+    /// Tests whether `wanted` is one of the VM's names, or its process' number.
     #[must_use]
     pub fn is(&self, wanted: &str) -> bool {
-        self.vm.as_deref() == Some(wanted) || wanted.parse() == Ok(self.pid)
+        self.vm.as_deref() == Some(wanted)
+            || wanted.parse() == Ok(self.pid)
+            || self.management.answers_to(wanted)
     }
 }
 
@@ -36,7 +41,8 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     // The kernel's own threads have no command line.
     // Others may be as long as their process likes.
     files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
-    Some(Owner { pid, vm: host::vms::name_of(root, pid), process: own })
+    let (vm, management) = host::vms::names_of(root, pid).unwrap_or_default();
+    Some(Owner { pid, vm, process: own, management })
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -83,6 +89,7 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use host::vms::Manager;
     use std::fs::{self, File};
 
     fn process(root: &Path, pid: i32, comm: &str, command_line: &str) {
@@ -99,7 +106,12 @@ mod tests {
         process(root.path(), 8, "vhost-7", "");
         process(root.path(), 9, "kworker/1:1", "");
         let mut owners = Owners::new(root.path());
-        let web = Owner { pid: 7, vm: Some("web".to_owned()), process: "qemu-system-x86".to_owned() };
+        let web = Owner {
+            pid: 7,
+            vm: Some("web".to_owned()),
+            process: "qemu-system-x86".to_owned(),
+            management: Management { manager: Manager::Qemu, ..Management::default() },
+        };
         assert_eq!(owners.of(7, 0), Some(web.clone()));
         assert_eq!(owners.of(8, 0), Some(web.clone()));
         assert_eq!([9, 10, 0, -1].map(|pid| owners.of(pid, 0)), [None, None, None, None]);

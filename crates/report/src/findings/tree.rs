@@ -1,6 +1,6 @@
 //! Findings of rules as a tree: a mark, the finding, and under it the evidence and the fix.
 
-use doctor::{Finding, Fix, Section, State, Tally};
+use doctor::{Finding, Fix, Managed, Section, State, Tally};
 use domain::Form;
 use textwrap::Options;
 
@@ -141,6 +141,14 @@ impl FindingsView {
     }
 }
 
+/// A fix in the words of the program that made the VM, in lines.
+pub(crate) fn managed_in_words(managed: &Managed) -> Vec<String> {
+    let name = managed.manager.name();
+    let changes = managed.changes.iter().map(|change| format!("{name}: {change}"));
+    let without = managed.without.iter().map(|why| format!("{name} has no setting for it: {why}"));
+    changes.chain(without).collect()
+}
+
 fn sources(fix: &Fix) -> &[String] {
     match fix {
         Fix::Managed(managed) => &managed.sources,
@@ -152,12 +160,7 @@ fn fix_in_words(fix: &Fix, form: Option<Form>) -> Vec<String> {
     match fix {
         Fix::Command(command) => command.lines().map(str::to_owned).collect(),
         Fix::Advice(advice) => vec![advice.clone()],
-        Fix::Managed(managed) => {
-            let name = managed.manager.name();
-            let changes = managed.changes.iter().map(|change| format!("{name}: {change}"));
-            let without = managed.without.iter().map(|why| format!("{name} has no setting for it: {why}"));
-            changes.chain(without).collect()
-        }
+        Fix::Managed(managed) => managed_in_words(managed),
         Fix::Definition(changes) => {
             changes.iter().map(|change| change_in_words(change, form.unwrap_or(Form::Qemu))).collect()
         }

@@ -64,6 +64,7 @@ fn inhibited() -> VmVerification {
             set_by: reason.set_by().to_owned(),
             cures: reason.cures().to_vec(),
             next: None,
+            managed: Vec::new(),
         }],
         ipi_virtualization: IpiVirtualization::Off(NoIpiVirtualization::Inhibited),
         devices: Vec::new(),
@@ -139,8 +140,13 @@ fn a_vm_on_a_cpu_without_avic_is_not_told_to_load_the_module_with_it() {
     let reason = InhibitReason::Disabled;
     vm.activation.reasons = vec![InForce { reason: Some(reason), ..vm.activation.reasons[0].clone() }];
     let (why, next) = ("the CPU or its firmware offers no AVIC", "look for AVIC in the firmware's setup");
-    vm.cures =
-        vec![ReasonCures { reason, set_by: why.to_owned(), cures: Vec::new(), next: Some(next.to_owned()) }];
+    vm.cures = vec![ReasonCures {
+        reason,
+        set_by: why.to_owned(),
+        cures: Vec::new(),
+        next: Some(next.to_owned()),
+        managed: Vec::new(),
+    }];
     let mut seen = all(vec![vm], Status::Inhibited);
     seen.host.interrupt_virtualization.as_mut().unwrap().available = Availability::No(why.to_owned());
     seen.host.interrupt_virtualization.as_mut().unwrap().next = Some(next.to_owned());

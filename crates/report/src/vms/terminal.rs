@@ -1,6 +1,6 @@
 //! The tables of `exitless vms`.
 
-use host::vms::{AssignedDevice, Vm, Vmm};
+use host::vms::{AssignedDevice, Manager, Vm, Vmm};
 use live::statistics::{Missing, VmStatistics};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -32,7 +32,7 @@ pub fn terminal(running: &Running<'_>, width: usize, colour: bool) -> String {
 fn columns(vms: &[&Vm]) -> Vec<Column> {
     let cells = |of: &dyn Fn(&Vm) -> String| vms.iter().map(|vm| of(vm)).collect::<Vec<_>>();
     let number = |number: usize| if number == 0 { NONE.to_owned() } else { count(number as u64) };
-    vec![
+    let mut columns = vec![
         Column::names("VM", cells(&|vm| printable(&vm.name))),
         Column::figures("process", cells(&|vm| vm.pid.to_string())),
         Column::names("VMM", cells(&vmm)),
@@ -43,7 +43,12 @@ fn columns(vms: &[&Vm]) -> Vec<Column> {
         Column::figures("I/O", cells(&|vm| number(vm.iothreads.len()))).may_go(5),
         Column::figures("VFIO", cells(&|vm| number(vm.devices.len().max(vm.vfio.len())))).may_go(3),
         Column::whole_names("started", cells(&started)).may_go(1),
-    ]
+    ];
+    // Where nothing but VMMs made VMs, there is nothing to tell.
+    if vms.iter().any(|vm| has_own_name(vm.management.manager)) {
+        columns.insert(3, Column::names("made by", cells(&made_by)).may_go(6));
+    }
+    columns
 }
 
 fn vmm(vm: &Vm) -> String {
@@ -54,6 +59,26 @@ fn vmm(vm: &Vm) -> String {
         Vmm::Firecracker => "firecracker".to_owned(),
         _ => printable(&vm.command),
     }
+}
+
+/// The program that made the VM; none is shown where it is the VMM itself.
+fn made_by(vm: &Vm) -> String {
+    let management = &vm.management;
+    if !has_own_name(management.manager) {
+        return NONE.to_owned();
+    }
+    let number = match (&management.namespaced, management.vmid, management.libvirt_id) {
+        (Some((space, name)), ..) => format!(" {space}/{name}"),
+        (None, Some(vmid), _) => format!(" {vmid}"),
+        (None, None, Some(id)) => format!(" {id}"),
+        _ => String::new(),
+    };
+    format!("{}{number}", management.manager.name())
+}
+
+const fn has_own_name(manager: Manager) -> bool {
+    use Manager::{KubeVirt, Libvirt, Nova, Ovirt, Proxmox};
+    matches!(manager, Libvirt | Proxmox | Nova | KubeVirt | Ovirt)
 }
 
 fn started(vm: &Vm) -> String {

@@ -8,6 +8,7 @@ use clap::Args;
 use doctor::fix::{Chosen, Fixed, fix};
 use doctor::lint::HostSide;
 use domain::Form;
+use host::vms::Manager;
 use report::fixed::FixedView;
 
 use super::lint::For;
@@ -20,7 +21,7 @@ use crate::{console, status};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A file with libvirt's XML or a QEMU command line, - for standard input, a process, a running VM by its
-    /// name, or a domain of libvirt.
+    /// name, UUID, number or NAMESPACE/NAME, or a domain of libvirt.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,
     /// Fix only findings of this rule, also if the guest must be changed too; may be given more than once.
@@ -57,6 +58,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             subject.text.name, arguments.subject
         ))
         .into());
+    }
+    if let Some(manager) = subject.manager().filter(|_| matches!(subject.source, Source::Libvirt(_))) {
+        tracing::warn!(
+            "{} writes this domain anew when it starts it; `exitless vm lint {}` says what to change there",
+            manager.name(),
+            arguments.subject
+        );
     }
     if arguments.apply {
         refuse_what_cannot_be_written(&subject)?;
@@ -124,6 +132,10 @@ fn ending(subject: &Subject, changed: bool, written: Option<&Written>) -> String
             format!("Written; the old text is in {0}. `mv {0} {1}` undoes it.", old.display(), new.display())
         }
         (None, _) if !changed => "There is nothing to change.".to_owned(),
+        (None, Source::Process(pid)) if subject.manager().is_some() => format!(
+            "Nothing was changed: {} starts this VM. `exitless vm lint {pid}` says what to change there.",
+            subject.manager().map_or("", Manager::name)
+        ),
         (None, Source::Process(_)) => {
             "Nothing was changed: the command line of a running process cannot be. Start \
                                        the VM with the new one."

@@ -40,7 +40,7 @@ impl For {
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A file with libvirt's XML, a QEMU command line or Xen's xl.cfg, - for standard input, a process, a
-    /// running VM by its name, or a domain of libvirt.
+    /// running VM by its name, UUID, number or NAMESPACE/NAME, or a domain of libvirt.
     #[arg(value_name = "FILE|PID|NAME|libvirt:NAME")]
     subject: String,
     /// The host where the VM is to run. `--root` selects another host than this one.
@@ -61,7 +61,8 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let subject = Subject::find(&arguments.root, &arguments.subject)?;
     let definition = subject.definition()?;
     let host = arguments.host.host_side(&arguments.root)?;
-    let sections = lint_by_group(&definition, &host);
+    let mut sections = lint_by_group(&definition, &host);
+    subject.translate(&mut sections, &definition);
     let tally = Tally::of(sections.iter().flat_map(|section| &section.findings));
     let mut out = std::io::stdout().lock();
     if arguments.json {

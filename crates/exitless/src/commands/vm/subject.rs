@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
+use doctor::{Section, managed};
 use domain::{Definition, FilesBelow, Form, Text};
-use host::vms::Vms;
+use host::vms::{Management, Manager, Vmm, Vms};
 
 use crate::status::Usage;
 
@@ -36,15 +37,21 @@ pub(crate) struct Subject {
     pub(crate) form: Form,
     /// Its source.
     pub(crate) source: Source,
+    /// The running VM's name, and the program that made it.
+    pub(crate) made: Option<(String, Management)>,
     files: FilesBelow,
 }
 
 impl Subject {
-    /// Finds `wanted`: a file, `-` for standard input, a process by its number, a running VM by its name, or
+    /// Finds `wanted`: a file, `-` for standard input, a process by its number, a running VM by one of its names, or
     /// `libvirt:NAME`. Processes and libvirt's files are those below `root`.
     pub(crate) fn find(root: &Path, wanted: &str) -> anyhow::Result<Self> {
         if let Some(name) = wanted.strip_prefix("libvirt:") {
-            return libvirt(root, name);
+            let mut subject = libvirt(root, name)?;
+            let vms = Vms::discover(root).unwrap_or_default().vms;
+            let running = vms.into_iter().find(|vm| vm.vmm == Vmm::Qemu && vm.name == name);
+            subject.made = running.map(|vm| (vm.name, vm.management));
+            return Ok(subject);
         }
         if wanted == "-" {
             let bytes = limited(io::stdin().lock()).context("Reading standard input failed")?;
@@ -52,13 +59,20 @@ impl Subject {
             return Ok(Self::of_text("standard input", bytes, Source::Input, files));
         }
         if let Ok(pid) = wanted.parse::<i32>() {
-            return process(root, pid);
+            // The number may be a VM's in Proxmox VE or libvirt; a process need not have a VM.
+            let vms = Vms::discover(root).unwrap_or_default();
+            let of_vm = vms.select(&[wanted.to_owned()]).ok().and_then(|found| Some(found.first()?.pid));
+            return process(root, of_vm.unwrap_or(pid));
         }
         let path = Path::new(wanted);
-        if path.exists() || wanted.contains('/') {
+        if path.exists() {
             return file(path);
         }
         let vms = Vms::discover(root)?;
+        let is_path = wanted.contains('/') && vms.select(&[wanted.to_owned()]).is_err();
+        if is_path {
+            return file(path);
+        }
         match vms.select(&[wanted.to_owned()]) {
             Ok(found) => match found[..] {
                 [vm] => process(root, vm.pid),
@@ -78,7 +92,7 @@ impl Subject {
 
     fn of_text(name: impl Into<String>, bytes: Vec<u8>, source: Source, files: FilesBelow) -> Self {
         let form = form(&bytes);
-        Self { text: Text::new(name, bytes), form, source, files }
+        Self { text: Text::new(name, bytes), form, source, made: None, files }
     }
 
     /// Reads the definition.
@@ -92,6 +106,20 @@ impl Subject {
             Form::Xl => domain::xl::read(&self.text),
             _ => domain::qemu::read(&self.text, &self.files),
         }
+    }
+
+    /// The findings of these sections with the words of the program that made the VM.
+    pub(crate) fn translate(&self, sections: &mut [Section], definition: &Definition) {
+        let Some((name, management)) = &self.made else { return };
+        for section in sections {
+            managed::translate(&mut section.findings, Some(definition), name, management);
+        }
+    }
+
+    /// The program that made the VM, if its users edit neither QEMU's arguments nor libvirt's XML.
+    pub(crate) fn manager(&self) -> Option<Manager> {
+        let (_, management) = self.made.as_ref()?;
+        Some(management.manager).filter(|manager| managed::has_words(*manager))
     }
 
     /// The files that the definition may refer to.
@@ -174,7 +202,8 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     }
     let text = Text::new(format!("process {pid}"), bytes);
     let files = FilesBelow::new(root, directory).named_by(folder);
-    Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), files })
+    let made = host::vms::names_of(root, pid).map(|(name, made)| (name.unwrap_or_default(), made));
+    Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
 
 /// The XML of a domain: from libvirt, else from its file.

@@ -213,6 +213,13 @@ const PATHS: &[&str] =
 const PATH_PROPERTIES: &[&str] =
     &["file", "filename", "mem-path", "path", "romfile", "script", "downscript", "socket"];
 
+/// SMBIOS strings of programs that make VMs, which tell in whose words fixes are needed.
+const MAKERS: &[(&str, &[&str])] = &[
+    ("manufacturer", &["OpenStack Foundation", "KubeVirt", "oVirt"]),
+    ("product", &["OpenStack Nova", "OpenStack Compute"]),
+    ("family", &["KubeVirt", "Virtual Machine"]),
+];
+
 /// Attributes of libvirt's XML in addition to those with the names above.
 const ATTRIBUTES: &[&str] = &[
     "arch",
@@ -478,6 +485,7 @@ pub(super) fn property(name: &str, value: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     is_plain(value)
         || PATH_PROPERTIES.contains(&last) && is_path(value)
+        || MAKERS.iter().any(|(known, values)| *known == name && values.contains(&value))
         || (PROPERTIES.contains(&last) || PROPERTIES.contains(&name)) && is_word(value)
         // Names of objects that contain secrets.
         || (name.ends_with("-secret") || name == "tls-creds") && is_word(value)
