@@ -145,22 +145,20 @@ pub fn translate(
         return;
     }
     for finding in findings {
-        let words = |fix: &Fix| match fix {
-            Fix::Definition(changes) => {
-                let edits: Option<Vec<Edit>> =
-                    changes.iter().map(|change| Edit::of(change, definition)).collect();
-                let of_changes = match edits {
-                    Some(edits) => said(&edits, name, management),
-                    None => None,
-                };
-                of_changes.or_else(|| Some(nothing(management.manager)))
-            }
+        translate(&mut finding.children, definition, name, management);
+        let changes = finding.fixes.iter().filter_map(|fix| match fix {
+            Fix::Definition(changes) => Some(changes),
             _ => None,
+        });
+        let in_words = |changes: &Vec<Change>| {
+            let edits: Option<Vec<Edit>> =
+                changes.iter().map(|change| Edit::of(change, definition)).collect();
+            said(&edits?, name, management)
         };
-        let mut found: Vec<Managed> = finding.fixes.iter().filter_map(words).collect();
+        // Where words are lacking for one of them, the definition's form tells all.
+        let Some(mut found) = changes.map(in_words).collect::<Option<Vec<Managed>>>() else { continue };
         found.dedup();
         finding.fixes.splice(0..0, found.into_iter().map(Fix::Managed));
-        translate(&mut finding.children, definition, name, management);
     }
 }
 
@@ -184,11 +182,6 @@ fn said(edits: &[Edit], name: &str, management: &Management) -> Option<Managed> 
     all.without.dedup();
     all.sources.dedup();
     Some(all)
-}
-
-fn nothing(manager: Manager) -> Managed {
-    let why = "none is known to this program".to_owned();
-    Managed { manager, changes: Vec::new(), without: vec![why], sources: Vec::new() }
 }
 
 /// Arguments of QEMU, in the syntax of a program that passes them on.

@@ -218,3 +218,11 @@ fn templates_of_firecracker_are_json_with_whole_bitmaps() {
         );
     }
 }
+
+#[test]
+fn a_change_without_words_is_told_in_the_form_of_the_definition() {
+    let fixes = vec![Fix::Definition(vec![Change::SharedMemory])];
+    let mut findings = vec![finding(fixes.clone())];
+    translate(&mut findings, None, "web", &vm(Manager::Nova));
+    assert_eq!(findings[0].fixes, fixes);
+}

@@ -24,7 +24,8 @@ pub(crate) struct Arguments {
     /// Examine this host instead: a directory to use as /, or an archive of `exitless snapshot`.
     #[arg(long, value_name = "DIR|ARCHIVE", default_value = "/")]
     root: PathBuf,
-    /// Examine only this running VM, by its name or process; may be given more than once.
+    /// Examine only this running VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or
+    /// NAMESPACE/NAME; may be given more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// Print JSON.

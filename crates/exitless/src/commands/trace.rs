@@ -20,8 +20,8 @@ use crate::{console, interrupt};
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only events of this VM, by its name or the number of its process; may be given more than once. It need
-    /// not run yet.
+    /// Only events of this VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or NAMESPACE/NAME; may be
+    /// given more than once. It need not run yet.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// Only these: inhibit, irq-window, ga-log, posted-interrupt, incomplete-ipi, unaccelerated, kick,

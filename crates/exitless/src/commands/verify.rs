@@ -18,7 +18,8 @@ use crate::{interrupt, status};
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only this VM, by its name or process; may be given more than once.
+    /// Only this VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or NAMESPACE/NAME; may be given
+    /// more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// The time to observe: 2s, 500ms.

@@ -17,7 +17,8 @@ use crate::{console, status};
 /// Arguments of `vms`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only this VM, by its name or process; may be given more than once.
+    /// Only this VM, by its name, UUID, process, VMID of Proxmox VE, ID of libvirt or NAMESPACE/NAME; may be given
+    /// more than once.
     #[arg(long = "vm", value_name = "NAME|PID")]
     vms: Vec<String>,
     /// Also read KVM's counters of each VM, through QEMU's monitor or from debugfs.

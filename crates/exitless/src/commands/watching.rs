@@ -24,7 +24,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The observed VMs.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// Only this VM, by the number of its process or by its name; may be given more than once.
+    /// Only this VM, by the number of its process, its VMID of Proxmox VE, its ID of libvirt, its name, UUID or
+    /// NAMESPACE/NAME; may be given more than once.
     #[arg(long = "vm", value_name = "NUMBER|NAME")]
     vms: Vec<String>,
     /// Wait for KVM if its modules are not loaded yet.

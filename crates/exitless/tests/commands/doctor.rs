@@ -157,3 +157,120 @@ fn this_machine_is_examined_too() {
     assert!(said.status == 0 || said.status == 1, "{}", said.err);
     assert!(document["conclusion"]["sentence"].as_str().unwrap().ends_with('.'), "{}", said.out);
 }
+
+/// A process with a VM, made as a program would make it.
+fn vm(root: &Path, pid: u32, cgroup: &str, arguments: &[&str]) {
+    let home = root.join(format!("proc/{pid}"));
+    std::fs::create_dir_all(home.join("fd")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(home.join(name), text).unwrap();
+    write("comm", "qemu-system-x86\n");
+    write("cgroup", &format!("0::{cgroup}\n"));
+    write("cmdline", &arguments.iter().map(|one| format!("{one}\0")).collect::<String>());
+    write("stat", &format!("{pid} (qemu-system-x86) S 1{} 1234 5 6\n", " 0".repeat(17)));
+    for (number, target) in ["/dev/kvm", "anon_inode:kvm-vm", "anon_inode:kvm-vcpu:0"].iter().enumerate() {
+        std::os::unix::fs::symlink(target, home.join(format!("fd/{number}"))).unwrap();
+    }
+}
+
+/// zen2 with VMs of four programs. The VMID of one is the process of the host's other VM.
+fn with_managers(root: &Path) {
+    unpacked("zen2", root);
+    let machine = ["-machine", "pc-q35-9.2,accel=kvm", "-cpu", "host"];
+    let made = |pid, cgroup: &str, more: &[&str]| {
+        vm(root, pid, cgroup, &[&["/usr/bin/qemu-system-x86_64"], more, &machine].concat());
+    };
+    made(4711, "/qemu.slice/4000.scope", &["-id", "4000", "-name", "db,debug-threads=on"]);
+    let pod = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope";
+    let smbios = "type=1,manufacturer=KubeVirt,product=None,family=KubeVirt";
+    made(4712, pod, &["-name", "guest=prod_shop,debug-threads=on", "-smbios", smbios]);
+    let nova = "type=1,manufacturer=OpenStack Foundation,product=OpenStack Nova";
+    let uuid = "4dea22b3-1d52-d8f3-2516-782e98ab3fa0";
+    made(
+        4713,
+        "/machine.slice/machine-qemu\\x2d9\\x2dinstance\\x2d0000001a.scope",
+        &["-name", "guest=instance-0000001a", "-uuid", uuid, "-smbios", nova],
+    );
+    made(
+        4714,
+        "/machine.slice/machine-qemu\\x2d10\\x2dold.scope",
+        &["-name", "guest=old", "-smbios", "type=1,manufacturer=oVirt,product=RHEL"],
+    );
+}
+
+#[test]
+fn fixes_are_told_in_the_words_of_the_program_that_made_the_vm() {
+    let folder = tempfile::tempdir().unwrap();
+    with_managers(folder.path());
+    let root = folder.path().to_str().unwrap();
+    let told = |wanted: &str| {
+        doctor(&["--root", root, "--vm", wanted])
+            .out
+            .replace('\n', " ")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let table = [
+        // The VMID goes before the process 4000, which is libvirt's VM `web`.
+        (
+            "4000",
+            "VM db (Proxmox VE 4000, process 4711)",
+            "qm set 4000 --args '-global kvm-pit.lost_tick_policy=discard'",
+        ),
+        ("4711", "VM db (Proxmox VE 4000, process 4711)", "qm set 4000 --args '-machine hpet=off'"),
+        (
+            "prod/shop",
+            "VM prod_shop (KubeVirt, process 4712)",
+            "VirtualMachine prod/shop: spec.template.spec.domain.clock.timer.pit.tickPolicy: discard",
+        ),
+        (
+            "4DEA22B3-1d52-d8f3-2516-782e98ab3fa0",
+            "VM instance-0000001a (OpenStack Nova, process 4713)",
+            "OpenStack Nova has no setting for it: Nova writes tickpolicy='delay'",
+        ),
+        ("9", "process 4713", "flavor: hw:viommu_model=intel"),
+        (
+            "old",
+            "VM old (oVirt, process 4714)",
+            "custom property qemu_cmdline = [\"-global\",\"kvm-pit.lost_tick_policy=discard\"]",
+        ),
+        ("web", "VM web (process 4000)", ""),
+    ];
+    for (wanted, title, fix) in table {
+        let told = told(wanted);
+        assert!(told.contains(title) && told.contains(fix), "{wanted}: {told}");
+        let others = table
+            .iter()
+            .filter(|(_, other, _)| other.starts_with("VM ") && *other != title && !other.contains(title));
+        assert!(others.into_iter().all(|(_, other, _)| !told.contains(other)), "{wanted}: {told}");
+    }
+    let json: Value = serde_json::from_str(&doctor(&["--json", "--root", root, "--vm", "4000"]).out).unwrap();
+    let text = json.to_string();
+    assert!(
+        text.contains("\"managed\":{\"changes\":") && text.contains("\"definition\":"),
+        "programs get both"
+    );
+}
+
+#[test]
+fn definitions_of_vms_are_found_by_the_names_of_their_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    with_managers(folder.path());
+    let root = folder.path().to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_exitless"))
+            .arg("vm")
+            .args(arguments)
+            .args(["--for", "amd", "--root", root])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(run(&["lint", "4000"]).contains("fix Proxmox VE: qm set 4000"));
+    assert!(run(&["lint", "prod/shop"]).contains("fix KubeVirt: VirtualMachine prod/shop"));
+    let fixed = run(&["fix", "4000"]);
+    assert!(
+        fixed.contains("Proxmox VE starts this VM. `exitless vm lint 4711` says what to change there."),
+        "{fixed}"
+    );
+}
