@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{apic_register, msr};
+use crate::{ExitReason, apic_register, msr};
 
 /// The direction of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,6 +64,14 @@ pub enum Access {
         /// Read or write.
         direction: Direction,
     },
+    /// An exit of a nested guest, L2 (`kvm_nested_vmexit`), or its being handed to the guest's own hypervisor, L1
+    /// (`kvm_nested_vmexit_inject`): no access, but as with those of AVIC the event says of an exit what it was.
+    Nested {
+        /// The reason for which L2 was left.
+        reason: ExitReason,
+        /// L1 is entered to handle it; otherwise the host may have handled it alone.
+        to_l1: bool,
+    },
     /// All further accesses of a recording that has more different ones than the limit.
     Other,
 }
@@ -85,6 +93,8 @@ pub enum AccessKind {
     IncompleteIpi,
     /// [`Access::Unaccelerated`].
     Unaccelerated,
+    /// [`Access::Nested`].
+    Nested,
     /// [`Access::Other`].
     Other,
 }
@@ -100,6 +110,7 @@ impl Access {
             Self::Apic { .. } => AccessKind::Apic,
             Self::IncompleteIpi { .. } => AccessKind::IncompleteIpi,
             Self::Unaccelerated { .. } => AccessKind::Unaccelerated,
+            Self::Nested { .. } => AccessKind::Nested,
             Self::Other => AccessKind::Other,
         }
     }
@@ -142,11 +153,17 @@ impl fmt::Display for Access {
             Self::Unaccelerated { register, direction } => {
                 format!("avic {}:{}", ApicRegister(register), letter(direction))
             }
+            Self::Nested { reason, to_l1: false } => format!("{NESTED}{reason}"),
+            Self::Nested { reason, to_l1: true } => format!("{NESTED}{reason}{TO_L1}"),
             Self::Other => "other".to_owned(),
         };
         f.pad(&text)
     }
 }
+
+/// Before the reason of an exit of a nested guest, and after that of one that its hypervisor handles.
+const NESTED: &str = "L2 ";
+const TO_L1: &str = " to L1";
 
 struct ApicRegister(u32);
 
@@ -183,6 +200,11 @@ impl FromStr for Access {
 fn parse(text: &str) -> Option<Access> {
     if text == "other" {
         return Some(Access::Other);
+    }
+    if let Some(reason) = text.strip_prefix(NESTED) {
+        let to_l1 = reason.ends_with(TO_L1);
+        let reason = reason.strip_suffix(TO_L1).unwrap_or(reason).parse().ok()?;
+        return Some(Access::Nested { reason, to_l1 });
     }
     if let Some(cause) = text.strip_prefix("ipi ") {
         let id = match cause.strip_prefix("cause ") {
@@ -241,7 +263,7 @@ mod tests {
 
     fn any_access() -> impl Strategy<Value = Access> {
         let direction = prop_oneof![Just(Direction::Read), Just(Direction::Write)];
-        (0..7u8, any::<u64>(), 0..0x900u32, any::<bool>(), direction).prop_map(
+        (0..8u8, any::<u64>(), 0..0x900u32, any::<bool>(), direction).prop_map(
             |(kind, wide, near, use_near, direction)| {
                 let number = if use_near { near } else { wide as u32 };
                 match kind {
@@ -251,6 +273,11 @@ mod tests {
                     3 => Access::Apic { register: number, direction },
                     4 => Access::IncompleteIpi { id: number },
                     5 => Access::Unaccelerated { register: number, direction },
+                    6 => {
+                        let reason =
+                            if use_near { ExitReason::svm(number) } else { ExitReason::vmx(number & 0xffff) };
+                        Access::Nested { reason, to_l1: direction == Direction::Write }
+                    }
                     _ => Access::Other,
                 }
             },
@@ -282,7 +309,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "(msr |apic |avic |ipi |0x)?[0-9a-fA-Z_ x]{0,8}(:(PIN|POUT|R|W))?") {
+        fn no_text_panics(text in "(msr |apic |avic |ipi |L2 |0x)?[0-9a-fA-Z_ x]{0,8}(:(PIN|POUT|R|W))?") {
             let _ = text.parse::<Access>();
         }
     }

@@ -28,12 +28,23 @@ pub enum Dimension {
     Apic,
     /// Causes of IPIs that AVIC could not deliver.
     Ipi,
+    /// Exits of nested guests, by who handles them.
+    Nested,
 }
 
 impl Dimension {
     /// All dimensions, in the order of the manual.
-    pub const ALL: [Self; 8] =
-        [Self::Reason, Self::Vm, Self::Vcpu, Self::Port, Self::Mmio, Self::Msr, Self::Apic, Self::Ipi];
+    pub const ALL: [Self; 9] = [
+        Self::Reason,
+        Self::Vm,
+        Self::Vcpu,
+        Self::Port,
+        Self::Mmio,
+        Self::Msr,
+        Self::Apic,
+        Self::Ipi,
+        Self::Nested,
+    ];
 
     /// Its name.
     #[must_use]
@@ -47,6 +58,7 @@ impl Dimension {
             Self::Msr => "msr",
             Self::Apic => "apic",
             Self::Ipi => "ipi",
+            Self::Nested => "nested",
         }
     }
 
@@ -64,6 +76,7 @@ impl Dimension {
             Self::Msr => &[AccessKind::Msr],
             Self::Apic => &[AccessKind::Apic, AccessKind::Unaccelerated],
             Self::Ipi => &[AccessKind::IncompleteIpi],
+            Self::Nested => &[AccessKind::Nested],
         }
     }
 }
@@ -76,7 +89,7 @@ impl fmt::Display for Dimension {
 
 /// The error of a word that is not a [`Dimension`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic or ipi")]
+#[error("`{0}` is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic, ipi or nested")]
 pub struct UnknownDimension(pub String);
 
 impl FromStr for Dimension {
@@ -179,7 +192,7 @@ pub struct Grouping(BTreeSet<Dimension>);
 #[non_exhaustive]
 pub enum BadGrouping {
     /// There are no dimensions.
-    #[error("There is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic or ipi")]
+    #[error("There is nothing to group by; write reason, vm, vcpu, port, mmio, msr, apic, ipi or nested")]
     Nothing,
     /// Reasons and accesses are counted separately, not one within the other.
     #[error(
@@ -285,6 +298,6 @@ mod tests {
         let different: BTreeSet<_> = kinds.iter().copied().collect();
         assert_eq!(kinds.len(), different.len());
         assert!(!different.contains(&AccessKind::Other));
-        assert_eq!(different.len(), 6);
+        assert_eq!(different.len(), 7);
     }
 }

@@ -19,7 +19,7 @@ mod split;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::{Isa, Profile, VcpuExits};
+use crate::{Isa, Nested, Profile, VcpuExits};
 pub use already::Already;
 pub use assumption::{Apicv, Assumption, Avic};
 pub use range::Range;
@@ -46,6 +46,10 @@ pub struct Prediction {
     pub totals: Totals,
     /// VMs with signs that interrupt virtualization is already active.
     pub already: Vec<Already>,
+    /// Exits of nested guests, which are among those of the rows: nothing of them is avoided while AVIC is inhibited for a
+    /// vCPU that runs one, and APICv is used by L1 if it wants.
+    #[serde(default)]
+    pub nested: Nested,
     /// Events of the kernel that would have made the ranges narrower, to record next time.
     pub record: Vec<String>,
 }
@@ -97,6 +101,7 @@ pub fn predict(profile: &Profile, observed_ns: u64, assumption: &Assumption) -> 
         totals: Totals::of(&rows),
         rows,
         already,
+        nested: Nested::of(profile),
         record,
     }
 }

@@ -58,6 +58,7 @@ enum Recipe {
     Apic { write: Place, register: Place, value: Place },
     IncompleteIpi { id: Place, high: Place, low: Place },
     Unaccelerated { write: Place, register: Place },
+    Nested { reason: Place, isa: Place, to_l1: bool },
     Counted,
 }
 
@@ -190,7 +191,9 @@ impl Recipe {
             Self::Apic { write, register, value } => {
                 (load(write)?, either(Kind::ApicRead, Kind::ApicWrite), load(register)?, load(value)?, no)
             }
-            Self::IncompleteIpi { .. } | Self::Unaccelerated { .. } | Self::Counted => return None,
+            Self::IncompleteIpi { .. } | Self::Unaccelerated { .. } | Self::Nested { .. } | Self::Counted => {
+                return None;
+            }
         };
         Some(Quick { length: self.length(), value, extra, select, kinds, added })
     }
@@ -206,6 +209,7 @@ impl Recipe {
             Self::Apic { write, register, value } => [write, register, value],
             Self::IncompleteIpi { id, high, low } => [id, high, low],
             Self::Unaccelerated { write, register } => [write, register, register],
+            Self::Nested { reason, isa, .. } => [reason, isa, isa],
             Self::Counted => [Place::default(); 3],
         };
         places.iter().map(|place| u32::from(place.offset) + u32::from(place.size)).max().unwrap_or(0)
@@ -248,6 +252,12 @@ fn fill(recipe: &Recipe, raw: &[u8], event: &mut Event) -> Option<()> {
             let kind = either(write, Kind::UnacceleratedRead, Kind::UnacceleratedWrite)?;
             (kind, register.read(raw)?, 0)
         }
+        Recipe::Nested { reason, isa, to_l1 } => {
+            let isa = Isa::from_kvm(u32::try_from(isa.read(raw)?).ok()?)?;
+            let code = reason.read(raw)? as u32;
+            let kind = if to_l1 { Kind::NestedToL1 } else { Kind::NestedExit };
+            (kind, Event::exit(ExitReason { isa, code }), 0)
+        }
         Recipe::Counted => return None,
     };
     Some(())
@@ -269,6 +279,15 @@ fn recipe(format: &EventFormat) -> Option<Recipe> {
         }
         "kvm_avic_unaccelerated_access" => {
             Recipe::Unaccelerated { write: must("rw")?, register: must("offset")? }
+        }
+        // Before Linux 5.13 the first has `exit_code` as well.
+        "kvm_nested_vmexit" => Recipe::Nested {
+            reason: must("exit_reason").or_else(|| must("exit_code"))?,
+            isa: must("isa")?,
+            to_l1: false,
+        },
+        "kvm_nested_vmexit_inject" => {
+            Recipe::Nested { reason: must("exit_code")?, isa: must("isa")?, to_l1: true }
         }
         _ => return None,
     })

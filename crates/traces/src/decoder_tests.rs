@@ -99,3 +99,28 @@ proptest! {
         let _ = decoder().decode(&raw, &mut blank(), &mut Counts::new());
     }
 }
+
+#[test]
+fn exits_of_nested_guests_are_decoded_by_the_formats_of_a_real_kernel() {
+    let formats = include_str!("../../tracepoints/tests/fixtures/all-of-kvm.formats");
+    let mut decoder = Decoder::new();
+    let mut ids = Vec::new();
+    for name in ["kvm_nested_vmexit", "kvm_nested_vmexit_inject"] {
+        let start = formats.find(&format!("name: {name}\n")).unwrap();
+        let text = &formats[start..];
+        let end = text[5..].find("name: ").map_or(text.len(), |at| at + 5);
+        let format = EventFormat::parse(&text[..end]).unwrap();
+        ids.push(u16::try_from(format.id).unwrap());
+        decoder.add("kvm", &format);
+    }
+    for (id, isa_at, kind) in [(ids[0], 24, Kind::NestedExit), (ids[1], 40, Kind::NestedToL1)] {
+        let mut raw = vec![0; 64];
+        raw[..2].copy_from_slice(&id.to_le_bytes());
+        raw[8..12].copy_from_slice(&0x7cu32.to_le_bytes());
+        raw[isa_at] = 2;
+        let mut event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind: Kind::Exit };
+        let mut counts = vec![0; decoder.slots()];
+        assert_eq!(decoder.decode(&raw, &mut event, &mut counts), Decoded::Event);
+        assert_eq!((event.kind, event.reason()), (kind, ExitReason::svm(0x7c)));
+    }
+}

@@ -32,6 +32,10 @@ pub(crate) enum Kind {
     /// AVIC does not accelerate an access. `value`: the register's offset.
     UnacceleratedRead,
     UnacceleratedWrite,
+    /// The exit is one of a nested guest. `value`: the reason, as of an exit.
+    NestedExit,
+    /// It is handed to the guest's own hypervisor. `value`: the reason, as that sees it.
+    NestedToL1,
 }
 
 /// One event of one vCPU, in 32 bytes: a chunk of them is written and read once for each exit.
@@ -66,8 +70,13 @@ impl Event {
 
     /// The reason of an exit.
     pub(crate) const fn reason(&self) -> ExitReason {
-        let isa = if self.value >> 32 == 0 { Isa::Vmx } else { Isa::Svm };
-        ExitReason { isa, code: self.value as u32 }
+        Self::reason_of(self.value)
+    }
+
+    /// The reason of which this is the `value`.
+    const fn reason_of(value: u64) -> ExitReason {
+        let isa = if value >> 32 == 0 { Isa::Vmx } else { Isa::Svm };
+        ExitReason { isa, code: value as u32 }
     }
 
     /// The access of an event other than exit and entry.
@@ -79,20 +88,24 @@ impl Event {
 impl Kind {
     /// The sort of what AVIC's events tell: they say why there was an exit, so the whole exit is theirs.
     pub(crate) const WHOLE: u8 = 4;
+    /// The sort of what says whose exit it was: the whole exit is theirs too.
+    pub(crate) const NESTED: u8 = 5;
     /// By kind. A table, since the kinds follow each other without a rule that a processor could learn.
-    const SORTS: [u8; 16] = {
-        let mut sorts = [Self::WHOLE; 16];
+    const SORTS: [u8; 32] = {
+        let mut sorts = [Self::WHOLE; 32];
         (sorts[Self::PortRead as usize], sorts[Self::PortWrite as usize]) = (0, 0);
         (sorts[Self::MmioRead as usize], sorts[Self::MmioWrite as usize]) = (1, 1);
         (sorts[Self::MsrRead as usize], sorts[Self::MsrWrite as usize]) = (2, 2);
         (sorts[Self::ApicRead as usize], sorts[Self::ApicWrite as usize]) = (3, 3);
+        sorts[Self::NestedExit as usize] = Self::NESTED;
+        sorts[Self::NestedToL1 as usize] = Self::NESTED;
         sorts
     };
 
     /// Which accesses take each other's place: those of the same sort in one exit.
     #[inline]
     pub(crate) const fn sort(self) -> u8 {
-        Self::SORTS[self as usize % 16]
+        Self::SORTS[self as usize % 32]
     }
 
     /// The port, address or register of an event of this kind and value, if it has one.
@@ -116,6 +129,8 @@ impl Kind {
             Self::IncompleteIpi => Access::IncompleteIpi { id: number },
             Self::UnacceleratedRead => unaccelerated(Direction::Read),
             Self::UnacceleratedWrite => unaccelerated(Direction::Write),
+            Self::NestedExit => Access::Nested { reason: Event::reason_of(value), to_l1: false },
+            Self::NestedToL1 => Access::Nested { reason: Event::reason_of(value), to_l1: true },
         })
     }
 }

@@ -258,7 +258,15 @@ impl Pairing {
         if self.outside {
             return;
         }
-        self.last_access = Some((event.kind, event.value));
+        // A nested guest's exit goes by the reason for which it left the processor, whatever L1 is told.
+        let of_exit;
+        let event = if event.kind.sort() == Kind::NESTED && self.open {
+            of_exit = Event { value: Event::exit(self.exit.reason), ..*event };
+            &of_exit
+        } else {
+            self.last_access = Some((event.kind, event.value));
+            event
+        };
         // The read that answers an unsatisfied one follows, and is the one that counts.
         if event.kind == Kind::MmioUnsatisfied {
             return;
@@ -281,7 +289,7 @@ impl Pairing {
             return;
         }
         let sort = event.kind.sort();
-        let whole = sort == Kind::WHOLE || shared.whole_exits;
+        let whole = sort >= Kind::WHOLE || shared.whole_exits;
         self.waiting.put(sort, Pending { since_ns: event.time_ns, row: number, whole, noted });
     }
 

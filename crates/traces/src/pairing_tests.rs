@@ -126,3 +126,27 @@ fn only_exits_that_begin_in_time_count() {
     let tsc = Access::Msr { number: 0x10, direction: Direction::Read };
     assert_eq!(run.handling(tsc), (0, None));
 }
+
+#[test]
+fn exits_of_nested_guests_go_by_the_reason_of_the_exit_and_who_handles_them() {
+    let of = |to_l1| Access::Nested { reason: MSR, to_l1 };
+    // L1 is told another reason.
+    let npf = Event::exit(ExitReason::svm(0x400));
+    let mut run = run(&[
+        exit(100),
+        event(Kind::NestedExit, 110, Event::exit(MSR)),
+        event(Kind::NestedToL1, 120, npf),
+        entry(150),
+        exit(200),
+        event(Kind::NestedExit, 210, Event::exit(MSR)),
+        event(Kind::MsrRead, 215, 0x1b),
+        entry(230),
+        exit(300),
+        entry(310),
+    ]);
+    assert_eq!(run.handling(of(false)), (2, Some(30)), "the host alone took the second");
+    assert_eq!(run.handling(of(true)), (1, Some(50)), "the whole exit");
+    let msr = Access::Msr { number: 0x1b, direction: Direction::Read };
+    assert_eq!(run.handling(msr), (1, Some(15)));
+    assert_eq!(run.closed[1].access, Some(msr), "what was accessed stays");
+}

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     after: OsString,
     #[command(flatten)]
     part: PartArguments,
-    /// Group rows by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
+    /// Group rows by: reason, vm, vcpu, port, mmio, msr, apic, ipi, nested, or several with commas.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
     by: Vec<Dimension>,
     /// Sort rows by: the change of the handling time, of the rate of exits or of the mean, worst first (time,

@@ -6,7 +6,7 @@ use exits::{BadGrouping, Dimension, Grouping, Order, Profile, Table};
 /// The rows of a table.
 #[derive(Debug, Args)]
 pub(crate) struct TableArguments {
-    /// Group rows by: reason, vm, vcpu, port, mmio, msr, apic, ipi, or several with commas.
+    /// Group rows by: reason, vm, vcpu, port, mmio, msr, apic, ipi, nested, or several with commas.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "reason")]
     by: Vec<Dimension>,
     /// Sort rows by: samples, exits, time, min, max, mean, p99 or name.

@@ -131,35 +131,35 @@ impl Management {
             } else {
                 format!("-id {vmid}")
             };
-            return found.is_of(Manager::Proxmox, seen);
+            return found.made_by(Manager::Proxmox, seen);
         }
         let pods = cgroup.lines().any(|line| line.contains("kubepods"));
         if let Some(seen) = smbios.says(&["manufacturer", "family"], &["KubeVirt"]) {
             found.namespaced = name.and_then(namespaced);
-            return found.is_of(Manager::KubeVirt, seen);
+            return found.made_by(Manager::KubeVirt, seen);
         }
         let in_pod = if pods && found.libvirt_id.is_some() { name.and_then(namespaced) } else { None };
         if let Some(names) = in_pod {
             found.namespaced = Some(names);
-            return found.is_of(Manager::KubeVirt, "a domain in a control group of kubepods".to_owned());
+            return found.made_by(Manager::KubeVirt, "a domain in a control group of kubepods".to_owned());
         }
         // The vendors of distributions change the first, Red Hat the second (nova/version.py, and its release file).
         if let Some(seen) = smbios.says(&["product"], &["OpenStack Nova", "OpenStack Compute"]) {
-            return found.is_of(Manager::Nova, seen);
+            return found.made_by(Manager::Nova, seen);
         }
         if found.libvirt_id.is_some() && name.is_some_and(is_of_nova) {
-            return found.is_of(Manager::Nova, "a domain with a name of its template".to_owned());
+            return found.made_by(Manager::Nova, "a domain with a name of its template".to_owned());
         }
         if let Some(seen) = smbios.says(&["manufacturer"], &["oVirt"]) {
-            return found.is_of(Manager::Ovirt, seen);
+            return found.made_by(Manager::Ovirt, seen);
         }
         match found.libvirt_id {
-            Some(id) => found.is_of(Manager::Libvirt, format!("domain {id}")),
+            Some(id) => found.made_by(Manager::Libvirt, format!("domain {id}")),
             None => found,
         }
     }
 
-    fn is_of(mut self, manager: Manager, evidence: String) -> Self {
+    fn made_by(mut self, manager: Manager, evidence: String) -> Self {
         self.manager = manager;
         self.evidence.push(evidence);
         self

@@ -114,7 +114,7 @@ impl Cells {
         if key.kind == REASON && key.octave == UNTIMED {
             profile.losses.exits_without_entry += count;
         }
-        if let Some(access) = access(key.kind, key.value) {
+        if let Some(access) = access(self.isa, key.kind, key.value) {
             profile.vcpu(vcpu).accesses.entry(access).or_default().merge(&exits);
             return;
         }
@@ -146,7 +146,7 @@ impl Cells {
 }
 
 /// The programs' kinds of accesses; kind 0 is an exit.
-pub(super) fn access(kind: u8, value: u64) -> Option<Access> {
+pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
     let direction = match kind {
         1 | 3 | 5 | 7 | 10 => Direction::Read,
         _ => Direction::Write,
@@ -160,6 +160,7 @@ pub(super) fn access(kind: u8, value: u64) -> Option<Access> {
         7 | 8 => Access::Apic { register: narrow, direction },
         9 => Access::IncompleteIpi { id: narrow },
         10 | 11 => Access::Unaccelerated { register: narrow, direction },
+        12 | 13 => Access::Nested { reason: ExitReason { isa, code: narrow }, to_l1: kind == 13 },
         _ => return None,
     })
 }

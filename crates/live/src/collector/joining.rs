@@ -107,7 +107,9 @@ impl Joining {
         let waiting = thread.map(std::mem::take).unwrap_or_default();
         let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == exit.time_ns).collect();
         for (at, one) in its.iter().enumerate() {
-            let Some(access) = u8::try_from(one.kind).ok().and_then(|kind| access(kind, one.value)) else {
+            let Some(access) =
+                u8::try_from(one.kind).ok().and_then(|kind| access(exit.reason.isa, kind, one.value))
+            else {
                 continue;
             };
             let later = its[at + 1..].iter().any(|later| sort(later.kind) == sort(one.kind));
@@ -124,8 +126,12 @@ impl Joining {
 
 /// The class of an access kind. In one exit, the last access of a class is the one handled until the entry.
 const fn sort(kind: u32) -> u32 {
-    // Ports, addresses, MSRs and APIC registers have two kinds each, and what is left are AVIC's.
-    if kind <= 8 { kind.div_ceil(2) } else { 5 }
+    // Ports, addresses, MSRs and APIC registers have two kinds each, AVIC three, and what is left are nested guests'.
+    match kind {
+        0..=8 => kind.div_ceil(2),
+        9..=11 => 5,
+        _ => 6,
+    }
 }
 
 const fn is_mmio_read(kind: u32) -> bool {

@@ -61,7 +61,7 @@ const SYSTEM_CALL: [Event; 2] = [
     Event { name: "sys_enter", program: "exit", fields: &[("exit_reason_at", "id", 8)] },
 ];
 
-const ACCESSES: [Event; 6] = [
+const ACCESSES: [Event; 8] = [
     Event { name: "kvm_pio", program: "pio", fields: &[("pio_rw_at", "rw", 4), ("pio_port_at", "port", 4)] },
     Event {
         name: "kvm_mmio",
@@ -84,6 +84,8 @@ const ACCESSES: [Event; 6] = [
         program: "unaccelerated",
         fields: &[("unaccelerated_offset_at", "offset", 4), ("unaccelerated_rw_at", "rw", 1)],
     },
+    Event { name: "kvm_nested_vmexit", program: "nested_exit", fields: &[] },
+    Event { name: "kvm_nested_vmexit_inject", program: "nested_to_l1", fields: &[] },
 ];
 
 /// The pair of tracepoints that the programs attach to.

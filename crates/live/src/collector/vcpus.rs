@@ -34,7 +34,7 @@ pub(super) struct State {
     ignored: u8,
     waiting: u8,
     unused: u32,
-    pending: [Pending; 5],
+    pending: [Pending; 6],
 }
 
 /// `struct pending` of the programs.
@@ -50,7 +50,7 @@ struct Pending {
 // SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
 unsafe impl Pod for State {}
 const _: () = assert!(size_of::<Pending>() == 2 * 8 + 2 * 4);
-const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 4 + 5 * size_of::<Pending>());
+const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 4 + 6 * size_of::<Pending>());
 
 impl State {
     /// The exit that is being handled, if one is.
@@ -66,9 +66,9 @@ impl State {
     }
 
     /// The accesses that wait for the entry, where they are counted in the kernel.
-    fn accesses(&self) -> Vec<Access> {
+    fn accesses(&self, isa: Isa) -> Vec<Access> {
         let waiting = self.pending.iter().enumerate().filter(|(sort, _)| self.waiting >> sort & 1 != 0);
-        waiting.filter_map(|(_, one)| access(u8::try_from(one.kind).ok()?, one.value)).collect()
+        waiting.filter_map(|(_, one)| access(isa, u8::try_from(one.kind).ok()?, one.value)).collect()
     }
 }
 
@@ -101,7 +101,7 @@ impl Vcpus {
         let mut open = Vec::new();
         let mut take = |state: &State| {
             let exit = state.open(isa).filter(|_| wanted(state.thread));
-            open.extend(exit.map(|exit| (exit, state.accesses())));
+            open.extend(exit.map(|exit| (exit, state.accesses(isa))));
         };
         for taken in self.places_taken.keys() {
             take(&self.places.get(&taken?, 0)?);

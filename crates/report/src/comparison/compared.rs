@@ -50,6 +50,7 @@ impl Compared<'_> {
             [Dimension::Msr] => titles.push("MSR"),
             [Dimension::Apic] => titles.push("APIC register"),
             [Dimension::Ipi] => titles.push("IPI that failed"),
+            [Dimension::Nested] => titles.push("nested exit"),
             _ => titles.push("access"),
         }
         titles

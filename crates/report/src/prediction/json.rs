@@ -1,7 +1,7 @@
 //! A prediction as a document.
 
 use exits::prediction::{Already, Assumption, Fate, Part, PredictedRow, Prediction, Range, Rule, Totals};
-use exits::{ExitReason, Isa};
+use exits::{ExitReason, Isa, Nested};
 use serde::Serialize;
 use traces::Recordings;
 
@@ -19,6 +19,7 @@ struct Fields {
     totals: TotalsDocument,
     rows: Vec<RowDocument>,
     already: Vec<Already>,
+    nested: Nested,
     record: Vec<String>,
 }
 
@@ -110,6 +111,7 @@ pub fn json(recordings: &Recordings, prediction: &Prediction) -> impl Serialize 
         totals: TotalsDocument { totals, derived, exits_per_second: per_second(totals.exits) },
         rows: prediction.rows.iter().map(row).collect(),
         already: prediction.already.clone(),
+        nested: prediction.nested,
         record: prediction.record.clone(),
     })
 }

@@ -151,6 +151,13 @@ fn remarks(prediction: &Prediction, profile: &Profile) -> Vec<String> {
         let idle = time(prediction.totals.idle_ns as f64);
         remarks.push(format!("{idle} in which vCPUs slept are no cost and in no share of time."));
     }
+    if prediction.nested.exits > 0 {
+        remarks.push(format!(
+            "The rows take exits of nested guests for the guest's own. Nothing of those {} is avoided: AVIC is inhibited \
+             for a vCPU while it runs a nested guest, and with APICv the host's is not used for it.",
+            counted(prediction.nested.exits, "exit")
+        ));
+    }
     if !prediction.record.is_empty() {
         let events = prediction.record.join(", ");
         remarks.push(format!("Ranges are narrower with these events in the recording: {events}."));

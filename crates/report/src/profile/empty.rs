@@ -95,6 +95,7 @@ fn event(kind: AccessKind) -> Option<&'static str> {
         AccessKind::Apic => Some("kvm:kvm_apic"),
         AccessKind::IncompleteIpi => Some("kvm:kvm_avic_incomplete_ipi"),
         AccessKind::Unaccelerated => Some("kvm:kvm_avic_unaccelerated_access"),
+        AccessKind::Nested => Some("kvm:kvm_nested_vmexit"),
         _ => None,
     }
 }

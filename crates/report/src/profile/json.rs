@@ -63,7 +63,14 @@ impl Totals {
 #[must_use]
 pub fn json(recordings: &Recordings, table: &Table) -> impl Serialize {
     let profile = &recordings.profile;
-    let accesses = [Dimension::Port, Dimension::Mmio, Dimension::Msr, Dimension::Apic, Dimension::Ipi];
+    let accesses = [
+        Dimension::Port,
+        Dimension::Mmio,
+        Dimension::Msr,
+        Dimension::Apic,
+        Dimension::Ipi,
+        Dimension::Nested,
+    ];
     // Accesses of each kind have their own table, so that shares are of that kind.
     let accesses = accesses.into_iter().filter_map(|kind| Grouping::new([kind]).ok()).flat_map(|grouping| {
         let table = Table::new(profile, grouping);

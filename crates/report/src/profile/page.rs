@@ -164,6 +164,7 @@ fn accesses(recordings: &Recordings) -> Markup {
         ("Model-specific registers", Dimension::Msr),
         ("Registers of the local APIC", Dimension::Apic),
         ("IPIs that AVIC could not deliver", Dimension::Ipi),
+        ("Exits of nested guests", Dimension::Nested),
     ];
     let (profile, observed_ns) = (&recordings.profile, recordings.observed_ns());
     html! {

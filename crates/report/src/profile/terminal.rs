@@ -106,6 +106,7 @@ fn title(table: &Table) -> &'static str {
         [AccessKind::Msr] => "MSR",
         [AccessKind::Apic, AccessKind::Unaccelerated] => "APIC register",
         [AccessKind::IncompleteIpi] => "IPI that failed",
+        [AccessKind::Nested] => "nested exit",
         _ => "access",
     }
 }

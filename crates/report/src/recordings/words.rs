@@ -1,6 +1,6 @@
 //! Facts of recordings in words, the same in every medium.
 
-use exits::{Losses, Profile};
+use exits::{Losses, Nested, Profile};
 use traces::{Options, Recordings};
 
 use crate::format::{NONE, count, counted, whole_time};
@@ -38,7 +38,21 @@ pub(crate) fn window(options: Options) -> Option<String> {
 pub(crate) fn notes(recordings: &Recordings) -> Vec<String> {
     let mut notes = warnings(recordings);
     notes.extend(losses(&recordings.profile));
+    notes.extend(nested(&recordings.profile));
     notes
+}
+
+/// Whose exits they were, if nested guests are known to have run.
+fn nested(profile: &Profile) -> Option<String> {
+    let Nested { exits, to_l1 } = Nested::of(profile);
+    (exits > 0).then(|| {
+        format!(
+            "{} of nested guests (L2), counted by their reasons like the others; {} of them went on to the guest's own \
+             hypervisor (L1), and the host handled the rest. --by nested lists them.",
+            counted(exits, "exit"),
+            count(to_l1)
+        )
+    })
 }
 
 pub(crate) fn warnings(recordings: &Recordings) -> Vec<String> {

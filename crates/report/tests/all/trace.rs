@@ -20,7 +20,12 @@ fn occurrence(nth: u64, owner: Option<Owner>, what: What) -> Occurrence {
 }
 
 fn owner(vm: Option<&str>) -> Option<Owner> {
-    Some(Owner { pid: 4711, vm: vm.map(str::to_owned), process: "qemu-system-x86".to_owned() })
+    Some(Owner {
+        pid: 4711,
+        vm: vm.map(str::to_owned),
+        process: "qemu-system-x86".to_owned(),
+        management: Default::default(),
+    })
 }
 
 fn inhibit(set: bool, reason: InhibitReason, by: &[InhibitReason], changed: Option<bool>) -> What {

@@ -18,6 +18,8 @@ pub(super) enum Name {
     Apic,
     IncompleteIpi,
     Unaccelerated,
+    NestedExit,
+    NestedToL1,
 }
 
 impl Name {
@@ -32,6 +34,8 @@ impl Name {
             b"apic" => Self::Apic,
             b"avic_incomplete_ipi" => Self::IncompleteIpi,
             b"avic_unaccelerated_access" => Self::Unaccelerated,
+            b"nested_vmexit" => Self::NestedExit,
+            b"nested_vmexit_inject" => Self::NestedToL1,
             _ => return None,
         })
     }
@@ -84,6 +88,8 @@ impl Name {
                 let kind = either(text, b"read", b"write", b"rw=", read, write)?;
                 Some((kind, number(after(text, b"offset=")?)?, 0))
             }
+            Self::NestedExit => Some((Kind::NestedExit, nested(text, reasons)?, 0)),
+            Self::NestedToL1 => Some((Kind::NestedToL1, nested(text, reasons)?, 0)),
         }
     }
 }
@@ -102,6 +108,19 @@ fn exit(text: &[u8], reasons: &mut Reasons) -> Option<(Kind, u64, u64)> {
         }
     };
     Some((Kind::Exit, Event::exit(reason), rip.and_then(hexadecimal).unwrap_or(0)))
+}
+
+/// The reason of an exit of a nested guest: since Linux 5.13 in the form of `kvm_exit`, before and for L1 in one of its
+/// own.
+fn nested(text: &[u8], reasons: &mut Reasons) -> Option<u64> {
+    if let Some(name) = after(text, b"reason: ") {
+        let end = find(name, b" info1").or_else(|| find(name, b" ext_inf1"))?;
+        return Some(Event::exit(reasons.find(&name[..end])?));
+    }
+    if let Some(code) = after(text, b"exit_code=") {
+        return Some(Event::exit(reasons.of_numbers(number(after(text, b"isa=")?)?, number(code)?)?));
+    }
+    Some(exit(text, reasons)?.1)
 }
 
 fn mmio(text: &[u8]) -> Option<(Kind, u64, u64)> {

@@ -76,6 +76,23 @@ fn other_events_of_all_writers() {
             "kvm_avic_unaccelerated_access: vcpu=0 offset=0x320 ft=1 rw=1 vec=0",
             (Kind::UnacceleratedWrite, 0x320, 0),
         ),
+        // Of nested guests: since Linux 5.13, before, and of L1's.
+        (
+            "kvm_nested_vmexit: vcpu 0 reason msr rip 0x8bb4 info1 0x1 info2 0x0 intr_info 0x0 error_code 0x0",
+            (Kind::NestedExit, Event::exit(ExitReason::svm(0x7c)), 0),
+        ),
+        (
+            "kvm_nested_vmexit: rip: 0x0000000000008bb4 reason: EXTERNAL_INTERRUPT info1: 0x0000000000000000",
+            (Kind::NestedExit, Event::exit(ExitReason::vmx(1)), 0),
+        ),
+        (
+            "kvm_nested_vmexit_inject: reason: npf ext_inf1: 0x0000000100000006 ext_inf2: 0x0000000000001000",
+            (Kind::NestedToL1, Event::exit(ExitReason::svm(0x400)), 0),
+        ),
+        (
+            "kvm_nested_vmexit_inject: exit_code=1 exit_info1=0x0 isa=1",
+            (Kind::NestedToL1, Event::exit(ExitReason::vmx(1)), 0),
+        ),
     ];
     for (line, event) in lines {
         assert_eq!(read(line), Some(event), "{line}");

@@ -264,7 +264,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		return;
 	}
 	/* AVIC's events say why there was an exit, so the whole exit is theirs. */
-	if (sort == SORT_AVIC)
+	if (sort >= SORT_AVIC)
 		pending->since_ns = vcpu->exit_ns;
 	vcpu->waiting |= 1 << sort;
 }

@@ -59,11 +59,13 @@ enum kind {
 	KIND_INCOMPLETE_IPI,
 	KIND_UNACCELERATED_READ,
 	KIND_UNACCELERATED_WRITE,
+	KIND_NESTED_EXIT,
+	KIND_NESTED_TO_L1,
 	KINDS,
 };
 
 /* Accesses that wait for the entry: one of each sort, the last. */
-enum sort { SORT_PORT, SORT_MMIO, SORT_MSR, SORT_APIC, SORT_AVIC, SORTS };
+enum sort { SORT_PORT, SORT_MMIO, SORT_MSR, SORT_APIC, SORT_AVIC, SORT_NESTED, SORTS };
 
 struct pending {
 	u64 since_ns;
@@ -263,6 +265,20 @@ INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 	if (!vcpu || !vcpu->exit_ns)
 		return KEEP;
 	note_access(context, vcpu, kind, sort, value);
+	return KEEP;
+}
+
+/* Whose exit it was: it goes by the reason for which the processor left the nested guest, whatever L1 is told. */
+INLINE int nested(void *context, u32 kind)
+{
+	if (!running)
+		return KEEP;
+	u32 thread = get_current_pid_tgid();
+	u64 *key = map_lookup_elem(&keys, &thread);
+	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
+	if (!vcpu || !vcpu->exit_ns)
+		return KEEP;
+	note_access(context, vcpu, kind, SORT_NESTED, vcpu->reason);
 	return KEEP;
 }
 

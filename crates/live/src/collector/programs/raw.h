@@ -70,3 +70,13 @@ SEC("raw_tp/kvm_avic_unaccelerated_access") int raw_unaccelerated(u64 *arguments
 	u32 kind = (u8)arguments[3] ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
 	return accessed(arguments, kind, SORT_AVIC, (u32)arguments[1]);
 }
+
+SEC("raw_tp/kvm_nested_vmexit") int raw_nested_exit(u64 *arguments)
+{
+	return nested(arguments, KIND_NESTED_EXIT);
+}
+
+SEC("raw_tp/kvm_nested_vmexit_inject") int raw_nested_to_l1(u64 *arguments)
+{
+	return nested(arguments, KIND_NESTED_TO_L1);
+}

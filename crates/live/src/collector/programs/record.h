@@ -95,7 +95,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 			handling_ns = now - vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
 	}
-	/* AVIC's events say why there was an exit, so the whole exit is theirs. */
-	u64 since_ns = sort == SORT_AVIC ? vcpu->exit_ns : now;
+	/* AVIC's events, and those of nested guests, say why there was an exit, so the whole exit is theirs. */
+	u64 since_ns = sort >= SORT_AVIC ? vcpu->exit_ns : now;
 	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }

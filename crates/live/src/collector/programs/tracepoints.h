@@ -65,3 +65,13 @@ SEC("tracepoint/kvm/kvm_avic_unaccelerated_access") int tracepoint_unaccelerated
 	u32 kind = field(record, unaccelerated_rw_at, 1) ? KIND_UNACCELERATED_WRITE : KIND_UNACCELERATED_READ;
 	return accessed(record, kind, SORT_AVIC, field(record, unaccelerated_offset_at, 4));
 }
+
+SEC("tracepoint/kvm/kvm_nested_vmexit") int tracepoint_nested_exit(void *record)
+{
+	return nested(record, KIND_NESTED_EXIT);
+}
+
+SEC("tracepoint/kvm/kvm_nested_vmexit_inject") int tracepoint_nested_to_l1(void *record)
+{
+	return nested(record, KIND_NESTED_TO_L1);
+}
