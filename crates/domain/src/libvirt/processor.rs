@@ -103,7 +103,9 @@ impl<'t> Reading<'t> {
     pub(super) fn hyperv(&mut self) {
         let Some(hyperv) = self.domain.child("features/hyperv") else { return };
         if let Some(mode) = hyperv.attribute("mode") {
-            if let Some(passthrough) = self.one_of(&mode, &[("custom", false), ("passthrough", true)]) {
+            // libvirt writes host-model out as what the host has when it starts the domain, and QEMU passes it through.
+            let modes = [("custom", false), ("passthrough", true), ("host-model", true)];
+            if let Some(passthrough) = self.one_of(&mode, &modes) {
                 self.definition.cpu.hyperv.passthrough = passthrough.value.then_some(passthrough);
             }
         }

@@ -79,8 +79,11 @@ fn enlightenments_have_qemus_names() {
     assert_eq!(definition.cpu.properties[0].value, ("hv-spinlocks".into(), "8191".into()));
     assert_eq!(definition.cpu.feature("kvm"), Some(FeatureState::Off));
     assert!(definition.cpu.hyperv.passthrough.is_none());
-    let all = domain("<features><hyperv mode='passthrough'/></features>");
-    assert!(all.cpu.hyperv.passthrough.unwrap().value);
+    for mode in ["passthrough", "host-model"] {
+        let all = domain(&format!("<features><hyperv mode='{mode}'/></features>"));
+        assert!(all.cpu.hyperv.passthrough.unwrap().value, "{mode}");
+        assert!(all.doubts.is_empty(), "{mode}");
+    }
 }
 
 #[test]

@@ -177,11 +177,11 @@ impl Step<'_> {
             return Ok(self.timer("hypervclock", "present", if on { "yes" } else { "no" }));
         }
         if self.definition.cpu.hyperv.passthrough.is_some() {
-            return Err(
-                "<hyperv mode='passthrough'> gives the guest all that the host has. Use mode='custom' to \
-                        choose."
-                    .into(),
-            );
+            let mode = self.domain.child("features/hyperv").and_then(|hyperv| hyperv.get("mode"));
+            return Err(format!(
+                "<hyperv mode='{}'> gives the guest all that the host has. Use mode='custom' to choose.",
+                mode.as_deref().unwrap_or("passthrough")
+            ));
         }
         let (parent, child) = match name.split_once('-') {
             Some(("stimer", "direct")) => ("stimer", Some("direct")),
