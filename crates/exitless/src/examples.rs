@@ -125,6 +125,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
                 "exitless report perf.data --parquet exits.parquet",
                 "Write every exit into a Parquet table.",
             ),
+            run(
+                "exitless report perf.data --longer-than 1ms",
+                "Show the exits that took 1 ms or longer, one by one.",
+            ),
         ],
     ),
     (
@@ -255,6 +259,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             shown(
                 "exitless trace --vm web --duration 1min --json",
                 "Print those of a VM as JSON, for a minute.",
+            ),
+            shown(
+                "exitless trace --longer-than 50us --vm web",
+                "Show a VM's exits that take 50 µs or longer, and what the host did meanwhile.",
             ),
         ],
     ),

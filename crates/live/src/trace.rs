@@ -4,16 +4,16 @@
 //! that it sees VMs that start later and what the kernel does in interrupts, and hands out single events in
 //! the order of their times. The kernel filters: exits other than those that were asked for make no record.
 
-mod clock;
-mod cpus;
+pub(crate) mod clock;
+pub(crate) mod cpus;
 mod decoder;
 mod event;
 mod ipi;
 mod kind;
 mod missing;
 mod order;
-mod owner;
-mod source;
+pub(crate) mod owner;
+pub(crate) mod source;
 mod state;
 mod tracer;
 

@@ -1,5 +1,7 @@
 //! `exitless report`: the exits of recordings as a table.
 
+mod long;
+
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use files::Replacement;
 use report::recordings::ExitsWriter;
 use traces::Recordings;
 
+use super::quantity;
 use super::recordings::{RecordingArguments, exit_code, warn_of_doubts, write_page};
 use super::table::TableArguments;
 use crate::console;
@@ -25,6 +28,14 @@ pub(crate) struct Arguments {
     vcpus: Vec<u32>,
     #[command(flatten)]
     rows: TableArguments,
+    /// Instead of the table, the longest single exits that took this long or longer: 50us, 1ms. --top is their
+    /// number, or 100.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait,
+        conflicts_with_all = ["csv", "html", "parquet", "vms", "vcpus"])]
+    longer_than: Option<u64>,
+    /// With --longer-than, also exits in which the guest slept.
+    #[arg(long, requires = "longer_than")]
+    sleep: bool,
     /// Print everything as JSON.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -43,6 +54,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let grouping = arguments.rows.grouping()?;
     arguments.recordings.check()?;
+    if let Some(bound_ns) = arguments.longer_than {
+        return long::run(arguments, bound_ns);
+    }
     let recordings = match &arguments.parquet {
         Some(file) => read_and_write(&arguments.recordings, file)?,
         None => arguments.recordings.read(&mut ())?,

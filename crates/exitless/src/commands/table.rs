@@ -23,6 +23,11 @@ impl TableArguments {
         Grouping::new(self.by.iter().copied())
     }
 
+    /// The number of rows asked for.
+    pub(crate) const fn top(&self) -> Option<usize> {
+        self.top
+    }
+
     /// Tests whether rows are by ports, addresses or registers.
     pub(crate) fn accesses(&self) -> bool {
         self.by.iter().any(|dimension| dimension.is_access())

@@ -1,4 +1,6 @@
-//! `exitless trace`: rare events of interrupt virtualization as they happen.
+//! `exitless trace`: rare events of interrupt virtualization as they happen, and exits that take long.
+
+mod long;
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -29,6 +31,13 @@ pub(crate) struct Arguments {
     /// are frequent.
     #[arg(long = "event", value_name = "KIND", value_delimiter = ',')]
     events: Vec<Choice>,
+    /// Instead of these events, single exits that took this long or longer: 50us, 1ms. Each with its reason, ports,
+    /// addresses and registers, and what the host did meanwhile.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["events", "unchanged"])]
+    longer_than: Option<u64>,
+    /// With --longer-than, also exits in which the guest slept.
+    #[arg(long, requires = "longer_than")]
+    sleep: bool,
     /// Stop after this time: 30s, 5min.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
     duration: Option<u64>,
@@ -73,6 +82,9 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(bound_ns) = arguments.longer_than {
+        return long::run(arguments, bound_ns);
+    }
     let stop = interrupt::flag()?;
     let root = Path::new("/");
     let options = Options {

@@ -1,17 +1,6 @@
-//! Properties of exit reasons for the page: sleep, and the kind of access.
+//! Properties of exit reasons for the page: the kind of access.
 
 use exits::{Access, AccessKind, Direction, ExitReason, Isa};
-
-/// Tests whether the guest was idle: the time until its next entry is sleep, not work of the host.
-///
-/// Codes: Intel SDM volume 3, appendix C; AMD64 APM volume 2, appendix C; `arch/x86/include/uapi/asm/svm.h` for the
-/// idle loop of a CPU of an encrypted guest.
-pub(super) fn is_sleep(reason: ExitReason) -> bool {
-    match reason.isa {
-        Isa::Vmx => matches!(reason.basic().code, 12 | 36) && !reason.failed_entry(),
-        Isa::Svm => matches!(reason.code, 0x78 | 0x8b | 0x8c | 0xa6 | 0x8000_0004),
-    }
-}
 
 /// The accesses of exits with a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +65,7 @@ mod tests {
 
     #[test]
     fn sleep_is_what_the_tables_call_so() {
-        let sleep: Vec<_> = ExitReason::known().filter(|&reason| is_sleep(reason)).collect();
+        let sleep: Vec<_> = ExitReason::known().filter(|reason| reason.is_sleep()).collect();
         let names = ["HLT", "MWAIT_INSTRUCTION", "hlt", "mwait", "idle-halt", "vmgexit_ap_hlt_loop"];
         assert_eq!(sleep, names.map(named));
     }

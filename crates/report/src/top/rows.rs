@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use exits::{ExitReason, Exits, Key, Profile, Vcpu, What, Whose};
 
-use super::accesses::{Accesses, is_sleep};
+use super::accesses::Accesses;
 use super::course::Courses;
 use super::names;
 use super::page::{Page, View};
@@ -33,7 +33,7 @@ pub(super) struct Row {
 
 impl Row {
     fn new(key: Key, name: String, vcpus: usize, has_ended: bool) -> Self {
-        let is_sleep = key.what.reason().is_some_and(is_sleep);
+        let is_sleep = key.what.reason().is_some_and(ExitReason::is_sleep);
         Self {
             key,
             name,
@@ -49,7 +49,7 @@ impl Row {
 
     fn add(&mut self, reason: ExitReason, exits: &Exits) {
         self.exits.merge(exits);
-        if is_sleep(reason) {
+        if reason.is_sleep() {
             self.sleep_ns = self.sleep_ns.saturating_add(exits.handling.total_ns());
         }
     }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use exits::{Direction, Inhibit, InhibitReason, apic_register_name, incomplete_ipi_cause};
 use live::trace::{
     DeliveryMode, Destination, EventKind, InhibitReport, InhibitState, Ipi, IrteUpdate, Loss, Missing,
-    Occurrence, Summary, What, by_reason,
+    Occurrence, Owner, Summary, What, by_reason,
 };
 
 use textwrap::{Options, WordSeparator, WordSplitter};
@@ -21,7 +21,7 @@ const NAME: usize = 15;
 /// The width of the longest kind.
 const KIND: usize = 16;
 /// The width of explanations, which are indented to the VM's name.
-const WIDTH: usize = 80;
+pub(super) const WIDTH: usize = 80;
 const INDENT: &str = "             ";
 
 const RED: &str = "31";
@@ -71,7 +71,14 @@ impl Lines {
         self.line(loss.wall, format::NONE, "lost", &text, Some(RED))
     }
 
-    fn line(&self, wall: SystemTime, name: &str, kind: &str, details: &str, colour: Option<&str>) -> String {
+    pub(super) fn line(
+        &self,
+        wall: SystemTime,
+        name: &str,
+        kind: &str,
+        details: &str,
+        colour: Option<&str>,
+    ) -> String {
         let blanks = " ".repeat(NAME.saturating_sub(name.chars().count()));
         let time = self.painted(&time_of_day(wall), Some(DIM));
         let kind = self.painted(&format!("{kind:<KIND$}"), colour);
@@ -147,14 +154,19 @@ fn time_of_day(wall: SystemTime) -> String {
 
 /// The VM's name, or its process, with the vCPU after a slash.
 fn whose(occurrence: &Occurrence) -> String {
-    let name = match &occurrence.owner {
+    name_of(occurrence.owner.as_ref(), occurrence.event.what.vcpu())
+}
+
+/// The name of an owner's VM, or its process, with the vCPU after a slash.
+pub(super) fn name_of(owner: Option<&Owner>, vcpu: Option<u32>) -> String {
+    let name = match owner {
         Some(owner) => match &owner.vm {
             Some(name) => printable(name),
             None => printable(&format!("{} {}", owner.pid, owner.process)),
         },
         None => format::NONE.to_owned(),
     };
-    let vcpu = occurrence.event.what.vcpu().map_or_else(String::new, |vcpu| format!("/{vcpu}"));
+    let vcpu = vcpu.map_or_else(String::new, |vcpu| format!("/{vcpu}"));
     text::elided(&name, NAME.saturating_sub(vcpu.len())) + &vcpu
 }
 

@@ -1,0 +1,64 @@
+//! `exitless report --longer-than`: the longest single exits of recordings.
+
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+use exits::{LongExit, LongExits};
+use report::trace::long;
+use traces::{AccessRecord, ExitRecord, Sink};
+
+use super::Arguments;
+use crate::commands::recordings::{Destination, exit_code, warn_of_doubts};
+use crate::console;
+
+/// Rows without `--top`.
+const ROWS: usize = 100;
+
+/// Keeps the longest exits while recordings are read.
+struct Longest(LongExits);
+
+impl Sink for Longest {
+    const WANTS_ACCESSES: bool = true;
+
+    fn exit(&mut self, exit: &ExitRecord) {
+        self.exit_with(exit, &[]);
+    }
+
+    fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
+        if !self.0.takes(exit.reason, exit.handling_ns) {
+            return;
+        }
+        self.0.keep(LongExit {
+            time_ns: exit.time_ns,
+            vcpu: exit.vcpu,
+            cpu: exit.cpu,
+            reason: exit.reason,
+            accesses: accesses.iter().map(|one| one.access).collect(),
+            guest_rip: Some(exit.guest_rip).filter(|&rip| rip != 0),
+            handling_ns: exit.handling_ns.unwrap_or(0),
+            meanwhile: None,
+        });
+    }
+}
+
+impl Destination for Longest {}
+
+/// Runs it with this bound.
+pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
+    let most = arguments.rows.top().unwrap_or(ROWS);
+    let mut longest = Longest(LongExits::new(bound_ns, arguments.sleep, most));
+    let recordings = arguments.recordings.read(&mut longest)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &long::document(&longest.0, &recordings.profile, bound_ns))?;
+        writeln!(out)?;
+    } else {
+        let first_ns = recordings.observed().map_or(0, |span| span.first_ns);
+        let (width, colour) = (console::width(), console::colour());
+        let text = long::table(&longest.0, &recordings.profile, first_ns, bound_ns, width, colour);
+        out.write_all(text.as_bytes())?;
+    }
+    out.flush()?;
+    warn_of_doubts(&recordings);
+    Ok(exit_code(&recordings))
+}

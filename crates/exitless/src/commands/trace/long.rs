@@ -1,0 +1,64 @@
+//! `exitless trace --longer-than`: single exits that took long.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use host::vms::Vms;
+use live::{LongOccurrence, LongOptions, LongTracer, Watch};
+use report::trace::long;
+use report::trace::terminal::Lines;
+
+use super::{Arguments, PERIOD};
+use crate::commands::watching::HOST;
+use crate::{console, interrupt};
+
+/// Runs it with this bound.
+pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
+    let stop = interrupt::flag()?;
+    let root = Path::new(HOST);
+    let processes = match arguments.vms.as_slice() {
+        [] => None,
+        wanted => {
+            let found = Vms::discover(root)?;
+            Some(found.select(wanted)?.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect())
+        }
+    };
+    let watch = Watch { processes, accesses: true, ..Watch::default() };
+    let options = LongOptions { bound_ns, sleep: arguments.sleep };
+    let mut tracer = LongTracer::attach(root, &watch, options)?;
+    eprint!("{}", long::beginning(bound_ns, tracer.without_context()));
+    let end = arguments.duration.and_then(|ns| Instant::now().checked_add(Duration::from_nanos(ns)));
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let lines = (!arguments.json).then(|| Lines::new(console::colour()));
+    let mut write = |items: &[LongOccurrence], written: &mut u64| -> anyhow::Result<()> {
+        for item in items {
+            // More than were asked for may have come at once.
+            if arguments.count.is_some_and(|count| *written >= count) {
+                break;
+            }
+            *written += 1;
+            match &lines {
+                Some(lines) => out.write_all(lines.long(item).as_bytes())?,
+                None => writeln!(out, "{}", serde_json::to_string(&long::json(item))?)?,
+            }
+        }
+        Ok(out.flush()?)
+    };
+    let mut written = 0;
+    loop {
+        write(&tracer.poll(), &mut written)?;
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let done = arguments.count.is_some_and(|count| written >= count);
+        if done || stop.load(Ordering::Relaxed) || left == Some(Duration::ZERO) {
+            break;
+        }
+        std::thread::sleep(left.map_or(PERIOD, |left| left.min(PERIOD)));
+    }
+    let (items, summary) = tracer.finish()?;
+    write(&items, &mut written)?;
+    eprint!("{}", long::summary(&summary));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,172 @@
+//! Single exits that took longer than a bound.
+
+use serde::Serialize;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::{Access, ExitReason, Vcpu};
+
+/// An exit that took long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LongExit {
+    /// When the guest was left, in nanoseconds of the source's clock.
+    pub time_ns: u64,
+    /// Whose exit it is.
+    pub vcpu: Vcpu,
+    /// The processor that left the guest.
+    pub cpu: u16,
+    /// The reason.
+    pub reason: ExitReason,
+    /// The ports, addresses and registers that the host handled for it, in order.
+    pub accesses: Vec<Access>,
+    /// The guest's instruction pointer, if the source has it.
+    pub guest_rip: Option<u64>,
+    /// The time to the next entry, in nanoseconds.
+    pub handling_ns: u64,
+    /// What the host did meanwhile, if it was watched all that time.
+    pub meanwhile: Option<Meanwhile>,
+}
+
+/// The time of an exit by what the host did with the vCPU's thread. The five times add up to the whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Meanwhile {
+    /// It was ready to run and another thread ran in its place.
+    pub preempted_ns: u64,
+    /// It waited, or slept.
+    pub blocked_ns: u64,
+    /// Its processor handled interrupts and what these put off.
+    pub interrupts_ns: u64,
+    /// It was on its way to the VMM, in it, and on the way back.
+    pub user_ns: u64,
+    /// It was in the kernel otherwise: KVM's own handling.
+    pub kernel_ns: u64,
+    /// The number of interrupts.
+    pub interrupts: u32,
+    /// The thread that ran longest in its place, by its name.
+    pub instead: Option<String>,
+}
+
+impl ExitReason {
+    /// Tests whether the guest was idle: the time until its next entry is sleep, not work of the host.
+    ///
+    /// Codes: Intel SDM volume 3, appendix C; AMD64 APM volume 2, appendix C; `arch/x86/include/uapi/asm/svm.h` for the
+    /// idle loop of a CPU of an encrypted guest.
+    #[must_use]
+    pub fn is_sleep(self) -> bool {
+        match self.isa {
+            crate::Isa::Vmx => matches!(self.basic().code, 12 | 36) && !self.failed_entry(),
+            crate::Isa::Svm => matches!(self.code, 0x78 | 0x8b | 0x8c | 0xa6 | 0x8000_0004),
+        }
+    }
+}
+
+/// The longest exits of a source beyond a bound: so many are kept, and all are counted.
+#[derive(Debug, Clone)]
+pub struct LongExits {
+    bound_ns: u64,
+    sleep: bool,
+    most: usize,
+    kept: BinaryHeap<Reverse<Longest>>,
+    /// Exits beyond the bound, those kept included.
+    pub beyond: u64,
+    /// Exits in which a guest slept, left out.
+    pub slept: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Longest(LongExit);
+
+impl Ord for Longest {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |one: &Self| (one.0.handling_ns, Reverse(one.0.time_ns));
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for Longest {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl LongExits {
+    /// Exits that took `bound_ns` or longer, the longest `most` of them; those in which a guest slept only with `sleep`.
+    #[must_use]
+    pub const fn new(bound_ns: u64, sleep: bool, most: usize) -> Self {
+        Self { bound_ns, sleep, most, kept: BinaryHeap::new(), beyond: 0, slept: 0 }
+    }
+
+    /// Tests whether an exit counts, before anything is made of it.
+    pub fn takes(&mut self, reason: ExitReason, handling_ns: Option<u64>) -> bool {
+        let Some(ns) = handling_ns.filter(|&ns| ns >= self.bound_ns) else { return false };
+        if !self.sleep && reason.is_sleep() {
+            self.slept += 1;
+            return false;
+        }
+        self.beyond += 1;
+        self.kept.len() < self.most || self.kept.peek().is_some_and(|Reverse(least)| least.0.handling_ns < ns)
+    }
+
+    /// Keeps an exit that [`Self::takes`] took.
+    pub fn keep(&mut self, exit: LongExit) {
+        self.kept.push(Reverse(Longest(exit)));
+        if self.kept.len() > self.most {
+            self.kept.pop();
+        }
+    }
+
+    /// Those that were kept, the longest first.
+    #[must_use]
+    pub fn longest(&self) -> Vec<LongExit> {
+        let mut all: Vec<Longest> = self.kept.iter().map(|Reverse(one)| one.clone()).collect();
+        all.sort_by(|one, other| other.cmp(one));
+        all.into_iter().map(|one| one.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exit(time_ns: u64, handling_ns: u64) -> LongExit {
+        LongExit {
+            time_ns,
+            vcpu: Vcpu::default(),
+            cpu: 0,
+            reason: ExitReason::svm(0x7c),
+            accesses: Vec::new(),
+            guest_rip: None,
+            handling_ns,
+            meanwhile: None,
+        }
+    }
+
+    #[test]
+    fn sleep_is_left_out_and_counted() {
+        let mut exits = LongExits::new(50, false, 10);
+        assert!(!exits.takes(ExitReason::svm(0x78), Some(90)) && !exits.takes(ExitReason::vmx(12), Some(90)));
+        assert!(!exits.takes(ExitReason::svm(0x7c), Some(49)) && !exits.takes(ExitReason::svm(0x7c), None));
+        assert!(exits.takes(ExitReason::svm(0x7c), Some(50)));
+        assert_eq!((exits.beyond, exits.slept), (1, 2));
+        assert!(LongExits::new(50, true, 10).takes(ExitReason::svm(0x78), Some(90)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_are_kept_and_all_are_counted(times in prop::collection::vec(0..200u64, 0..100), most in 1..20usize) {
+            let mut exits = LongExits::new(100, false, most);
+            for (at, &ns) in times.iter().enumerate() {
+                if exits.takes(ExitReason::svm(0x7c), Some(ns)) {
+                    exits.keep(exit(at as u64, ns));
+                }
+            }
+            let mut expected: Vec<u64> = times.iter().copied().filter(|&ns| ns >= 100).collect();
+            prop_assert_eq!(exits.beyond, expected.len() as u64);
+            expected.sort_unstable_by(|one, other| other.cmp(one));
+            expected.truncate(most);
+            let kept: Vec<u64> = exits.longest().iter().map(|one| one.handling_ns).collect();
+            prop_assert_eq!(kept, expected);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Exits that took longer than a bound, with what the host did meanwhile.
+//!
+//! Exits come from the programs that record, and those within the bound are passed over in user space: that costs an exit
+//! hardly more than counting it in the kernel. What the host does with the vCPUs' threads comes from the kernel's own
+//! tracepoints of the scheduler, of interrupts and of KVM's return to the VMM, which the kernel filters by thread.
+
+mod past;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use exits::{ExitReason, LongExit};
+use tracing::debug;
+
+use crate::inhibit::number_field;
+use crate::record::{Record, Sample, records};
+use crate::trace::clock::Anchor;
+use crate::trace::cpus::online;
+use crate::trace::owner::{Owner, Owners};
+use crate::trace::source::{CpuRecords, Source, Tracepoint};
+use crate::{Error, EventFormat, Field, LiveAccess, LiveExit, Recorder, Tracefs, Watch};
+use past::{Past, Step};
+
+/// An exit waits so long for the events of all processors in its time.
+const HOLD_BACK_NS: u64 = 100_000_000;
+/// A new vCPU is watched within this time, and processors that come and go are noticed.
+const LOOK_NS: u64 = 200_000_000;
+/// Exits that wait to be told of; more are counted as lost.
+const MOST_WAITING: usize = 65_536;
+/// The kernel takes a page of filter at most; a thread in it takes up to 56 characters.
+const MOST_FILTERED: usize = 64;
+
+/// Which exits, and where.
+#[derive(Debug, Clone, Default)]
+pub struct LongOptions {
+    /// They took at least so many nanoseconds.
+    pub bound_ns: u64,
+    /// Those too in which the guest slept.
+    pub sleep: bool,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LongOccurrence {
+    /// The exit; its clock is `CLOCK_MONOTONIC`.
+    pub exit: LongExit,
+    /// When the guest was left.
+    pub wall: SystemTime,
+    /// Whose VM it is, if it was still there to ask.
+    pub owner: Option<Owner>,
+}
+
+/// Counts at the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LongSummary {
+    /// All exits.
+    pub exits: u64,
+    /// Those beyond the bound.
+    pub long: u64,
+    /// Those in which the guest slept longer than the bound, left out.
+    pub slept: u64,
+    /// Exits that found no room, in the kernel or here: some of them may have been long.
+    pub lost: u64,
+    /// Events of scheduler and interrupts that found no room: no exit around them says what the host did.
+    pub lost_context: u64,
+}
+
+/// The events that say what the host does, apart from the scheduler's: which step each is.
+const STEPS: [(&str, &str, Step); 11] = [
+    ("kvm", "kvm_userspace_exit", Step::User),
+    ("irq", "irq_handler_entry", Step::Interrupt),
+    ("irq", "irq_handler_exit", Step::InterruptEnd),
+    ("irq", "softirq_entry", Step::Interrupt),
+    ("irq", "softirq_exit", Step::InterruptEnd),
+    ("irq_vectors", "local_timer_entry", Step::Interrupt),
+    ("irq_vectors", "local_timer_exit", Step::InterruptEnd),
+    ("irq_vectors", "reschedule_entry", Step::Interrupt),
+    ("irq_vectors", "reschedule_exit", Step::InterruptEnd),
+    ("irq_vectors", "call_function_single_entry", Step::Interrupt),
+    ("irq_vectors", "call_function_single_exit", Step::InterruptEnd),
+];
+
+/// The fields of `sched_switch`.
+#[derive(Debug)]
+struct Switch {
+    id: u16,
+    prev_pid: Field,
+    prev_state: Field,
+    next_pid: Field,
+    next_comm: Field,
+}
+
+impl Switch {
+    fn new(format: &EventFormat) -> Result<Self, Error> {
+        let one = |name| number_field(format, name);
+        let comm = format.field("next_comm").cloned();
+        Ok(Self {
+            id: format.id,
+            prev_pid: one("prev_pid")?,
+            prev_state: one("prev_state")?,
+            next_pid: one("next_pid")?,
+            next_comm: comm.ok_or_else(|| Error::Field { event: format.name.clone(), field: "next_comm" })?,
+        })
+    }
+
+    /// The threads that lost and got the processor, with their steps.
+    fn read(&self, raw: &[u8]) -> Option<[(u32, Step); 2]> {
+        let number = |field: &Field| u32::try_from(field.read(raw)?).ok();
+        let comm = raw.get(self.next_comm.offset..)?.get(..self.next_comm.size)?;
+        let comm = comm.split(|&byte| byte == 0).next().unwrap_or_default();
+        // `TASK_RUNNING`, or with the mark of preemption (include/trace/events/sched.h, TASK_REPORT_MAX).
+        let state = self.prev_state.read(raw)?;
+        let preempted = state & 0xff == 0;
+        let out = Step::Out { next: String::from_utf8_lossy(comm).into_owned(), preempted };
+        Some([(number(&self.prev_pid)?, out), (number(&self.next_pid)?, Step::In)])
+    }
+}
+
+/// The kernel's events about threads, as far as the kernel has them.
+#[derive(Debug)]
+struct Context {
+    event_id: Field,
+    switch: Switch,
+    steps: HashMap<u16, Step>,
+    tracepoints: Vec<Tracepoint>,
+}
+
+impl Context {
+    fn new(tracefs: &Tracefs) -> Result<Self, Error> {
+        let format = tracefs.format("sched", "sched_switch")?;
+        let switch = Switch::new(&format)?;
+        let event_id = number_field(&format, "common_type")?;
+        let mut tracepoints =
+            vec![Tracepoint { id: switch.id, name: "sched:sched_switch".to_owned(), filter: None }];
+        let mut steps = HashMap::new();
+        for (system, name, step) in STEPS {
+            // A kernel without one of them cannot tell that part.
+            let Ok(format) = tracefs.format(system, name) else { continue };
+            tracepoints.push(Tracepoint { id: format.id, name: format!("{system}:{name}"), filter: None });
+            steps.insert(format.id, step);
+        }
+        Ok(Self { event_id, switch, steps, tracepoints })
+    }
+
+    /// The tracepoints with a filter for these threads.
+    fn filtered(&self, threads: &BTreeSet<u32>) -> Vec<Tracepoint> {
+        let filter = |of: &dyn Fn(u32) -> String| {
+            (threads.len() <= MOST_FILTERED)
+                .then(|| threads.iter().map(|&thread| of(thread)).collect::<Vec<_>>().join("||"))
+        };
+        let switched = filter(&|thread| format!("prev_pid=={thread}||next_pid=={thread}"));
+        let within = filter(&|thread| format!("common_pid=={thread}"));
+        let each = self.tracepoints.iter().cloned();
+        each.map(|one| {
+            let filter = if one.id == self.switch.id { switched.clone() } else { within.clone() };
+            Tracepoint { filter, ..one }
+        })
+        .collect()
+    }
+
+    fn steps(&self, sample: &Sample<'_>) -> Vec<(u32, Step)> {
+        let id = self.event_id.read(sample.raw).and_then(|id| u16::try_from(id).ok());
+        match id {
+            Some(id) if id == self.switch.id => {
+                self.switch.read(sample.raw).map(Vec::from).unwrap_or_default()
+            }
+            Some(id) => {
+                let thread = u32::try_from(sample.tid).ok();
+                thread.zip(self.steps.get(&id).cloned()).into_iter().collect()
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Watches the whole host for them. Dropping it ends that.
+pub struct LongTracer {
+    root: PathBuf,
+    options: LongOptions,
+    recorder: Recorder,
+    /// Why the host's doings cannot be watched, if they cannot.
+    context: Result<Context, String>,
+    source: Option<Source>,
+    pasts: BTreeMap<u32, Past>,
+    /// Threads of vCPUs that were seen, and when last.
+    seen: BTreeMap<u32, u64>,
+    waiting: VecDeque<LongExit>,
+    owners: Owners,
+    summary: LongSummary,
+    looked_ns: u64,
+}
+
+impl LongTracer {
+    /// Starts on the host below `root` (`/` for this one).
+    ///
+    /// # Errors
+    /// Those of [`Recorder::attach`]. If the scheduler cannot be watched, exits are found all the same:
+    /// [`Self::without_context`] has the reason.
+    pub fn attach(root: &Path, watch: &Watch, options: LongOptions) -> Result<Self, Error> {
+        let recorder = Recorder::attach(root, watch)?;
+        let context = Tracefs::find(root).and_then(|tracefs| Context::new(&tracefs));
+        Ok(Self {
+            root: root.to_owned(),
+            options,
+            recorder,
+            context: context.map_err(|error| error.to_string()),
+            source: None,
+            pasts: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            owners: Owners::new(root),
+            summary: LongSummary::default(),
+            looked_ns: 0,
+        })
+    }
+
+    /// The reason why exits do not say what the host did, if they do not.
+    #[must_use]
+    pub fn without_context(&self) -> Option<&str> {
+        self.context.as_ref().err().map(String::as_str)
+    }
+
+    /// Exits beyond the bound that were handed out.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.summary.long
+    }
+
+    /// Those since the last call, in order of time; those of the last tenth of a second come with a later call. To be
+    /// called some twenty times a second.
+    pub fn poll(&mut self) -> Vec<LongOccurrence> {
+        let now = Anchor::now();
+        self.take_exits();
+        self.take_context(now.ns());
+        if now.ns().saturating_sub(self.looked_ns) > LOOK_NS {
+            self.looked_ns = now.ns();
+            self.look(now.ns());
+        }
+        self.release(now, now.ns().saturating_sub(HOLD_BACK_NS))
+    }
+
+    /// Ends the trace: those that are left, and the counts.
+    ///
+    /// # Errors
+    /// [`Error::KernelMap`] when the kernel does not say how many were lost.
+    pub fn finish(mut self) -> Result<(Vec<LongOccurrence>, LongSummary), Error> {
+        let now = Anchor::now();
+        self.take_exits();
+        if let Some(source) = &mut self.source {
+            source.disable();
+        }
+        self.take_context(now.ns());
+        let items = self.release(now, u64::MAX);
+        self.summary.lost += self.recorder.lost()?;
+        Ok((items, self.summary))
+    }
+
+    fn take_exits(&mut self) {
+        let Self { recorder, options, waiting, seen, summary, .. } = self;
+        recorder.drain(&mut |exit: &LiveExit, accesses: &[LiveAccess]| {
+            summary.exits += 1;
+            if let Some(thread) = exit.vcpu.thread {
+                seen.insert(thread, exit.time_ns);
+            }
+            let Some(handling_ns) = is_long(options, exit.reason, exit.handling_ns, summary) else { return };
+            if waiting.len() >= MOST_WAITING {
+                summary.lost += 1;
+                return;
+            }
+            waiting.push_back(LongExit {
+                time_ns: exit.time_ns,
+                vcpu: exit.vcpu,
+                cpu: exit.cpu,
+                reason: exit.reason,
+                accesses: accesses.iter().map(|one| one.access).collect(),
+                guest_rip: None,
+                handling_ns,
+                meanwhile: None,
+            });
+        });
+    }
+
+    fn take_context(&mut self, now_ns: u64) {
+        let taken = self.source.as_mut().map(Source::take).unwrap_or_default();
+        self.hold(&taken, now_ns);
+    }
+
+    fn hold(&mut self, taken: &[CpuRecords], now_ns: u64) {
+        let Ok(context) = &self.context else { return };
+        for CpuRecords { bytes, .. } in taken {
+            let mut last_ns = now_ns;
+            for record in records(bytes) {
+                match record {
+                    Record::Sample(sample) => {
+                        last_ns = sample.time_ns;
+                        for (thread, step) in context.steps(&sample) {
+                            if let Some(past) = self.pasts.get_mut(&thread) {
+                                past.push(sample.time_ns, step);
+                            }
+                        }
+                    }
+                    Record::Lost(events) => {
+                        // The next sample after the gap has no time yet: all of this reading is in doubt.
+                        self.summary.lost_context += events;
+                        self.pasts.values_mut().for_each(|past| past.forget_before(now_ns.max(last_ns)));
+                    }
+                    Record::Malformed { .. } | Record::Other(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Watches the threads that had exits lately.
+    fn look(&mut self, now_ns: u64) {
+        const FORGET_NS: u64 = 10_000_000_000;
+        self.seen.retain(|_, last_ns| now_ns.saturating_sub(*last_ns) < FORGET_NS);
+        let Ok(context) = &self.context else { return };
+        let Ok(cpus) = online(&self.root) else { return };
+        let threads: BTreeSet<u32> = self.seen.keys().copied().collect();
+        if threads.is_empty() {
+            return;
+        }
+        if threads.iter().all(|thread| self.pasts.contains_key(thread)) {
+            let last = self.source.as_mut().map(|source| source.follow(&cpus)).unwrap_or_default();
+            self.hold(&last, now_ns);
+            return;
+        }
+        // The new one is open before the old one closes, so nothing of the others is missed.
+        let opened = Source::open(context.filtered(&threads), &cpus).and_then(|mut source| {
+            source.enable()?;
+            Ok(source)
+        });
+        match opened {
+            Ok(source) => {
+                let begun_ns = crate::monotonic_ns();
+                self.take_context(now_ns);
+                self.source = Some(source);
+                self.pasts.retain(|thread, _| threads.contains(thread));
+                for thread in threads {
+                    self.pasts.entry(thread).or_insert_with(|| Past::from(begun_ns));
+                }
+            }
+            Err(error) => {
+                debug!(%error, "threads of vCPUs are not watched");
+                self.context = Err(error.to_string());
+            }
+        }
+    }
+
+    fn release(&mut self, now: Anchor, until_ns: u64) -> Vec<LongOccurrence> {
+        let (ready, wait): (Vec<LongExit>, Vec<LongExit>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|exit| exit.time_ns + exit.handling_ns <= until_ns);
+        self.waiting = wait.into();
+        let mut items: Vec<LongOccurrence> = Vec::with_capacity(ready.len());
+        for mut exit in ready {
+            let past = exit.vcpu.thread.and_then(|thread| self.pasts.get(&thread));
+            exit.meanwhile =
+                past.and_then(|past| past.between(exit.time_ns, exit.time_ns + exit.handling_ns));
+            let owner = exit.vcpu.vm.and_then(|vm| i32::try_from(vm).ok());
+            let owner = owner.and_then(|vm| self.owners.of(vm, now.ns()));
+            items.push(LongOccurrence { wall: now.wall(exit.time_ns), owner, exit });
+        }
+        items.sort_by_key(|item| item.exit.time_ns);
+        self.summary.long += items.len() as u64;
+        items
+    }
+}
+
+/// The time of an exit that is told of.
+fn is_long(
+    options: &LongOptions,
+    reason: ExitReason,
+    handling_ns: Option<u64>,
+    summary: &mut LongSummary,
+) -> Option<u64> {
+    let ns = handling_ns.filter(|&ns| ns >= options.bound_ns)?;
+    if !options.sleep && reason.is_sleep() {
+        summary.slept += 1;
+        return None;
+    }
+    Some(ns)
+}
+
+#[cfg(test)]
+#[path = "long/long_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+use super::*;
+
+const SWITCH: &str = "name: sched_switch\nID: 300\nformat:\n\
+    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+    \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+    \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+    \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
+    \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
+    \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
+    \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
+    \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\n\
+print fmt: \"x\"\n";
+
+fn context() -> Context {
+    let format = EventFormat::parse(SWITCH).unwrap();
+    let tracepoint = |id, name: &str| Tracepoint { id, name: name.to_owned(), filter: None };
+    Context {
+        event_id: number_field(&format, "common_type").unwrap(),
+        switch: Switch::new(&format).unwrap(),
+        steps: HashMap::from([(301, Step::User)]),
+        tracepoints: vec![tracepoint(300, "sched:sched_switch"), tracepoint(301, "kvm:kvm_userspace_exit")],
+    }
+}
+
+fn switch(prev: u32, state: u64, next: u32, comm: &str) -> Vec<u8> {
+    let mut raw = vec![0; 64];
+    raw[..2].copy_from_slice(&300u16.to_le_bytes());
+    raw[24..28].copy_from_slice(&prev.to_le_bytes());
+    raw[32..40].copy_from_slice(&state.to_le_bytes());
+    raw[40..40 + comm.len()].copy_from_slice(comm.as_bytes());
+    raw[56..60].copy_from_slice(&next.to_le_bytes());
+    raw
+}
+
+fn steps(tid: i32, raw: &[u8]) -> Vec<(u32, Step)> {
+    context().steps(&Sample { pid: 1, tid, time_ns: 5, raw })
+}
+
+#[test]
+fn a_switch_concerns_two_threads_and_says_why() {
+    let out = |preempted| Step::Out { next: "kworker/1:0".to_owned(), preempted };
+    // Ready to run; ready, and marked as preempted; asleep; asleep beyond all states that are told.
+    for (state, preempted) in [(0, true), (0x100, true), (1, false), (0x80, false)] {
+        let found = steps(7, &switch(7, state, 9, "kworker/1:0"));
+        assert_eq!(found, [(7, out(preempted)), (9, Step::In)], "{state:#x}");
+    }
+    let mut other = vec![0; 8];
+    other[..2].copy_from_slice(&301u16.to_le_bytes());
+    assert_eq!(steps(7, &other), [(7, Step::User)]);
+    other[..2].copy_from_slice(&302u16.to_le_bytes());
+    assert_eq!(steps(7, &other), []);
+    assert_eq!(steps(7, &switch(7, 0, 9, "x")[..50]), [], "cut short");
+}
+
+#[test]
+fn the_kernel_filters_by_thread_as_long_as_that_fits_into_a_page() {
+    let filters = |threads: std::ops::Range<u32>| -> Vec<Option<String>> {
+        context().filtered(&threads.collect()).into_iter().map(|one| one.filter).collect()
+    };
+    let expected = ["prev_pid==7||next_pid==7||prev_pid==8||next_pid==8", "common_pid==7||common_pid==8"];
+    assert_eq!(filters(7..9), expected.map(|one| Some(one.to_owned())));
+    let most = 4_194_304 - MOST_FILTERED as u32..4_194_304;
+    assert!(filters(most).iter().flatten().all(|filter| filter.len() < 4096));
+    assert_eq!(filters(0..MOST_FILTERED as u32 + 1), [None, None]);
+}
+
+#[test]
+fn exits_within_the_bound_and_sleep_are_passed_over() {
+    let options = LongOptions { bound_ns: 50, sleep: false };
+    let mut summary = LongSummary::default();
+    let (msr, hlt) = (ExitReason::svm(0x7c), ExitReason::svm(0x78));
+    assert_eq!(is_long(&options, msr, Some(50), &mut summary), Some(50));
+    assert_eq!(is_long(&options, msr, Some(49), &mut summary), None);
+    assert_eq!(is_long(&options, msr, None, &mut summary), None);
+    assert_eq!(is_long(&options, hlt, Some(90), &mut summary), None);
+    assert_eq!(summary.slept, 1);
+    assert_eq!(is_long(&LongOptions { sleep: true, ..options }, hlt, Some(90), &mut summary), Some(90));
+}

@@ -1,0 +1,289 @@
+//! Exits that took longer than a bound: lines, objects of JSON, and the table of a recording.
+
+use std::time::SystemTime;
+
+use exits::{Access, ExitReason, LongExit, LongExits, Meanwhile, Profile};
+use live::{LongOccurrence, LongSummary};
+use serde::Serialize;
+
+use super::terminal::{self, Lines, WIDTH};
+use crate::format::{NONE, count, counted, whole_time};
+use crate::json::Document;
+use crate::recordings::words::vm;
+use crate::terminal::columns::{Column, drawn};
+use crate::terminal::{NARROWEST, wrapped};
+use crate::text::printable;
+
+/// The start of a trace.
+#[must_use]
+pub fn beginning(bound_ns: u64, without_context: Option<&str>) -> String {
+    let told = format!("Tracing exits that take {} or longer; Ctrl-C ends it.", whole_time(bound_ns));
+    let mut text = wrapped(&told, WIDTH, "", "");
+    if let Some(why) = without_context {
+        text += &wrapped(&format!("Not known is what the host does meanwhile ({why})."), WIDTH, "", "");
+    }
+    text
+}
+
+/// The end of a trace.
+#[must_use]
+pub fn summary(summary: &LongSummary) -> String {
+    let lost = match summary.lost {
+        0 => "none lost".to_owned(),
+        lost => format!("{} lost, of which some may have been long", count(lost)),
+    };
+    let mut text =
+        format!("{} of {} took that long; {lost}.", count(summary.long), counted(summary.exits, "exit"));
+    if summary.slept > 0 {
+        text +=
+            &format!(" Left out: {} in which the guest slept (--sleep shows them).", count(summary.slept));
+    }
+    if summary.lost_context > 0 {
+        text += &format!(
+            " {} of scheduler and interrupts lost: exits around them do not say what the host did.",
+            counted(summary.lost_context, "event")
+        );
+    }
+    wrapped(&text, WIDTH, "", "")
+}
+
+impl Lines {
+    /// One exit that took long: a line.
+    #[must_use]
+    pub fn long(&self, occurrence: &LongOccurrence) -> String {
+        let exit = &occurrence.exit;
+        let name = terminal::name_of(occurrence.owner.as_ref(), exit.vcpu.number);
+        self.line(occurrence.wall, &name, &exit.reason.to_string(), &printable(&details(exit)), None)
+    }
+}
+
+fn details(exit: &LongExit) -> String {
+    let mut parts = vec![whole_time(exit.handling_ns)];
+    if !exit.accesses.is_empty() {
+        parts.push(accesses(&exit.accesses));
+    }
+    if let Some(told) = &exit.meanwhile {
+        parts.push(in_words(told));
+    }
+    parts.join("  ")
+}
+
+fn accesses(accesses: &[Access]) -> String {
+    /// An instruction that copies a string has thousands.
+    const MOST: usize = 4;
+    let shown: Vec<String> = accesses.iter().take(MOST).map(ToString::to_string).collect();
+    let more =
+        if accesses.len() > MOST { format!(" and {} more", accesses.len() - MOST) } else { String::new() };
+    shown.join(", ") + &more
+}
+
+/// What the host did, the largest part first.
+fn in_words(told: &Meanwhile) -> String {
+    let instead = told.instead.as_deref().map_or(String::new(), |name| format!(" by {name}"));
+    let interrupts = counted(told.interrupts.into(), "interrupt");
+    let mut parts = [
+        (told.preempted_ns, format!("preempted{instead}")),
+        (told.blocked_ns, "waiting".to_owned()),
+        (told.interrupts_ns, interrupts),
+        (told.user_ns, "in the VMM".to_owned()),
+        (told.kernel_ns, "in KVM".to_owned()),
+    ];
+    parts.sort_by(|one, other| other.0.cmp(&one.0));
+    let shown = parts.iter().filter(|(ns, _)| *ns > 0);
+    shown.map(|(ns, words)| format!("{words} {}", whole_time(*ns))).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct LongLine<'a> {
+    time: Option<String>,
+    time_ns: u64,
+    kind: &'static str,
+    cpu: u16,
+    vm: Option<u32>,
+    vm_name: Option<&'a str>,
+    process: Option<&'a str>,
+    vcpu: Option<u32>,
+    thread: Option<u32>,
+    reason: ExitReason,
+    accesses: &'a [Access],
+    rip: Option<String>,
+    handling_ns: u64,
+    meanwhile: Option<&'a Meanwhile>,
+}
+
+fn line<'a>(
+    exit: &'a LongExit,
+    wall: Option<SystemTime>,
+    name: Option<&'a str>,
+    process: Option<&'a str>,
+) -> LongLine<'a> {
+    LongLine {
+        time: wall.map(|wall| humantime::format_rfc3339_nanos(wall).to_string()),
+        time_ns: exit.time_ns,
+        kind: "long-exit",
+        cpu: exit.cpu,
+        vm: exit.vcpu.vm,
+        vm_name: name,
+        process,
+        vcpu: exit.vcpu.number,
+        thread: exit.vcpu.thread,
+        reason: exit.reason,
+        accesses: &exit.accesses,
+        rip: exit.guest_rip.map(|rip| format!("{rip:#x}")),
+        handling_ns: exit.handling_ns,
+        meanwhile: exit.meanwhile.as_ref(),
+    }
+}
+
+/// The object of an exit that took long.
+#[must_use]
+pub fn json(occurrence: &LongOccurrence) -> impl Serialize + '_ {
+    let owner = occurrence.owner.as_ref();
+    let name = owner.and_then(|owner| owner.vm.as_deref());
+    line(&occurrence.exit, Some(occurrence.wall), name, owner.map(|owner| owner.process.as_str()))
+}
+
+/// The longest exits of recordings as a table, with their number.
+#[must_use]
+pub fn table(
+    exits: &LongExits,
+    profile: &Profile,
+    first_ns: u64,
+    bound_ns: u64,
+    width: usize,
+    colour: bool,
+) -> String {
+    let width = width.max(NARROWEST);
+    let longest = exits.longest();
+    let mut text = String::new();
+    if !longest.is_empty() {
+        let cells = |of: &dyn Fn(&LongExit) -> String| longest.iter().map(of).collect::<Vec<_>>();
+        let number =
+            |number: Option<u32>| number.map_or_else(|| NONE.to_owned(), |number| number.to_string());
+        let columns = vec![
+            Column::figures("after", cells(&|exit| whole_time(exit.time_ns.saturating_sub(first_ns)))),
+            Column::names("VM", cells(&|exit| vm(exit.vcpu.vm, profile))),
+            Column::figures("vCPU", cells(&|exit| number(exit.vcpu.number))),
+            Column::figures("CPU", cells(&|exit| exit.cpu.to_string())).may_go(1),
+            Column::names("exit reason", cells(&|exit| exit.reason.to_string())),
+            Column::figures("took", cells(&|exit| whole_time(exit.handling_ns))),
+            Column::whole_names("access", cells(&|exit| accesses(&exit.accesses))),
+        ];
+        text += &drawn(columns, width, false, colour);
+        text.push('\n');
+    }
+    let shown = longest.len() as u64;
+    let which = if shown < exits.beyond {
+        format!("; the longest {} are shown", count(shown))
+    } else {
+        String::new()
+    };
+    let mut told =
+        format!("{} took {} or longer{which}.", counted(exits.beyond, "exit"), whole_time(bound_ns));
+    if exits.slept > 0 {
+        told += &format!(" Left out: {} in which the guest slept (--sleep shows them).", count(exits.slept));
+    }
+    text + &wrapped(&told, width, "", "")
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Fields<'a> {
+    bound_ns: u64,
+    /// All beyond the bound.
+    beyond: u64,
+    /// Those in which the guest slept, left out.
+    slept: u64,
+    /// The longest, the longest first.
+    long_exits: Vec<OwnedLine>,
+    losses: &'a exits::Losses,
+}
+
+/// The longest exits of recordings as a document.
+#[must_use]
+pub fn document<'a>(exits: &LongExits, profile: &'a Profile, bound_ns: u64) -> impl Serialize + 'a {
+    let owned = |exit: LongExit| OwnedLine {
+        vm_name: exit.vcpu.vm.and_then(|vm| profile.names.get(&vm)).cloned(),
+        exit,
+    };
+    Document::new(Fields {
+        bound_ns,
+        beyond: exits.beyond,
+        slept: exits.slept,
+        long_exits: exits.longest().into_iter().map(owned).collect(),
+        losses: &profile.losses,
+    })
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct OwnedLine {
+    exit: LongExit,
+    vm_name: Option<String>,
+}
+
+impl Serialize for OwnedLine {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        line(&self.exit, None, self.vm_name.as_deref(), None).serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{Direction, Vcpu};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn exit() -> LongExit {
+        LongExit {
+            time_ns: 5_000_000,
+            vcpu: Vcpu { vm: Some(10), number: Some(1), thread: Some(12) },
+            cpu: 3,
+            reason: ExitReason::svm(0x7c),
+            accesses: vec![Access::Msr { number: 0x830, direction: Direction::Write }],
+            guest_rip: None,
+            handling_ns: 263_000,
+            meanwhile: Some(Meanwhile {
+                preempted_ns: 201_000,
+                interrupts_ns: 12_000,
+                kernel_ns: 50_000,
+                interrupts: 2,
+                instead: Some("evil\u{1b}[2J".to_owned()),
+                ..Meanwhile::default()
+            }),
+        }
+    }
+
+    fn occurrence() -> LongOccurrence {
+        LongOccurrence { exit: exit(), wall: UNIX_EPOCH + Duration::from_millis(1_500), owner: None }
+    }
+
+    #[test]
+    fn a_line_says_how_long_what_for_and_what_the_host_did() {
+        let line = Lines::new(false).long(&occurrence());
+        let told = "263 µs  ICR:W  preempted by evil";
+        assert!(line.starts_with("00:00:01.500 –/1") && line.contains(told), "{line}");
+        assert!(line.contains("201 µs, in KVM 50.0 µs, 2 interrupts 12.0 µs"), "{line}");
+        assert!(!line.contains('\u{1b}'), "names of threads are foreign: {line:?}");
+    }
+
+    #[test]
+    fn json_has_all_of_it_in_nanoseconds() {
+        let value = serde_json::to_value(json(&occurrence())).unwrap();
+        assert_eq!(value["kind"], "long-exit");
+        assert_eq!((&value["handling_ns"], &value["reason"]), (&263_000.into(), &"msr".into()));
+        assert_eq!(value["accesses"][0], "ICR:W");
+        assert_eq!(value["meanwhile"]["preempted_ns"], 201_000);
+    }
+
+    #[test]
+    fn a_table_has_the_longest_first_and_the_number_of_all() {
+        let mut exits = LongExits::new(50_000, false, 1);
+        for handling_ns in [90_000, 263_000] {
+            if exits.takes(ExitReason::svm(0x7c), Some(handling_ns)) {
+                exits.keep(LongExit { handling_ns, ..exit() });
+            }
+        }
+        let text = table(&exits, &Profile::default(), 1_000_000, 50_000, 80, false);
+        assert!(text.contains("263 µs") && !text.contains("90.0 µs"), "{text}");
+        assert!(text.contains("2 exits took 50.0 µs or longer; the longest 1 are shown."), "{text}");
+    }
+}
