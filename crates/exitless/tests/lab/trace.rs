@@ -232,3 +232,50 @@ ended lines; ended text
         assert!(file("text.out").lines().any(|found| found.ends_with(line)), "{line}\n{}", file("text.out"));
     }
 }
+
+#[test]
+fn exits_that_take_long_say_what_the_host_did_meanwhile() {
+    // Busy loops share the CPUs of the vCPUs. The bound is beyond the emulator's own times, and below a slice.
+    let script = r#"
+traced long exitless trace --json --longer-than 1ms
+busy() { taskset -c $1 sh -c 'while :; do :; done' & }
+busy 0; zero=$!; busy 1; one=$!
+perf stat -a -e kvm:kvm_exit -x, -o perf.csv \
+    exitless probe --measure cpuid --samples 20000 --warm-up 0 --blocks 1 > /dev/null 2>&1
+kill $zero $one
+ended long
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = in_lab("amd-svm", script, folder.path());
+    assert_eq!(file("long.status").trim(), "0", "{}", file("long.err"));
+    let summary = file("long.err").replace(',', "");
+    let lines = json(&file("long.out"));
+    let perf = file("perf.csv");
+    let perf: u64 = perf
+        .lines()
+        .find(|line| line.contains("kvm:kvm_exit"))
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(perf >= 20_000 && summary.contains("none lost"), "{summary}");
+    assert!(summary.contains(&format!("ends it.\n{} of ", lines.len())), "{summary}");
+    assert_in_order(&lines);
+    let number = |line: &Value, name: &str| line["meanwhile"][name].as_u64().unwrap();
+    let mut preempted = 0;
+    for line in &lines {
+        assert_eq!(line["kind"], "long-exit", "{line}");
+        let handling = line["handling_ns"].as_u64().unwrap();
+        assert!(handling >= 1_000_000 && line["thread"].as_u64().unwrap() > 1, "{line}");
+        if line["meanwhile"].is_null() {
+            continue;
+        }
+        let parts = ["preempted_ns", "blocked_ns", "interrupts_ns", "user_ns", "kernel_ns"];
+        assert_eq!(parts.iter().map(|part| number(line, part)).sum::<u64>(), handling, "{line}");
+        let by_loop = line["meanwhile"]["instead"] == "sh" && number(line, "preempted_ns") > handling / 2;
+        preempted += u64::from(by_loop);
+    }
+    assert!(preempted > 0, "no exit was preempted by a loop:\n{}", file("long.out"));
+}

@@ -14,7 +14,7 @@ pub struct Owner {
     /// The process' own name (`/proc/PID/comm`).
     pub process: String,
     /// The VM's names in the program that made it.
-    pub management: Management,
+    pub management: Box<Management>,
 }
 
 impl Owner {
@@ -42,6 +42,7 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     // Others may be as long as their process likes.
     files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
     let (vm, management) = host::vms::names_of(root, pid).unwrap_or_default();
+    let management = Box::new(management);
     Some(Owner { pid, vm, process: own, management })
 }
 
@@ -110,7 +111,7 @@ mod tests {
             pid: 7,
             vm: Some("web".to_owned()),
             process: "qemu-system-x86".to_owned(),
-            management: Management { manager: Manager::Qemu, ..Management::default() },
+            management: Box::new(Management { manager: Manager::Qemu, ..Management::default() }),
         };
         assert_eq!(owners.of(7, 0), Some(web.clone()));
         assert_eq!(owners.of(8, 0), Some(web.clone()));

@@ -88,7 +88,7 @@ fn in_words(told: &Meanwhile) -> String {
         (told.user_ns, "in the VMM".to_owned()),
         (told.kernel_ns, "in KVM".to_owned()),
     ];
-    parts.sort_by(|one, other| other.0.cmp(&one.0));
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let shown = parts.iter().filter(|(ns, _)| *ns > 0);
     shown.map(|(ns, words)| format!("{words} {}", whole_time(*ns))).collect::<Vec<_>>().join(", ")
 }

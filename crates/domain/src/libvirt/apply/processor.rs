@@ -180,7 +180,7 @@ impl Step<'_> {
             let mode = self.domain.child("features/hyperv").and_then(|hyperv| hyperv.get("mode"));
             return Err(format!(
                 "<hyperv mode='{}'> gives the guest all that the host has. Use mode='custom' to choose.",
-                mode.as_deref().unwrap_or("passthrough")
+                mode.unwrap_or("passthrough")
             ));
         }
         let (parent, child) = match name.split_once('-') {
