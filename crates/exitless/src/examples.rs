@@ -80,6 +80,10 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
             shown("exitless stat", "Print a table of all VMs' exits by reason each second."),
             shown("exitless stat --vm web --by vcpu,reason --count 1", "Show one table of a VM, by vCPU."),
             shown("exitless stat --by port,mmio,msr --duration 10s", "Name ports, addresses and registers."),
+            shown(
+                "exitless stat --threshold 50us",
+                "Count the exits of each reason that took 50 µs or longer.",
+            ),
             shown("exitless stat --json -- sleep 10", "Count while a command runs."),
         ],
     ),

@@ -136,6 +136,19 @@ impl HandlingTime {
         self.max_ns()
     }
 
+    /// The number of times that are not shorter than this; times up to 3.2 % shorter may count too.
+    #[must_use]
+    pub fn at_least(&self, ns: u64) -> u64 {
+        if self.min_ns >= ns {
+            return self.count;
+        }
+        if self.max_ns < ns {
+            return 0;
+        }
+        let long = self.histogram.iter().filter(|&(upper_end, _)| upper_end >= ns);
+        long.fold(0, |sum: u64, (_, count)| sum.saturating_add(count))
+    }
+
     /// The non-empty buckets in rising order: the largest time of the bucket, in nanoseconds, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.histogram.iter().filter(|&(_, count)| count > 0)

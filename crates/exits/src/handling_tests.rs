@@ -118,3 +118,17 @@ proptest! {
         prop_assert_eq!(sum, times(&all));
     }
 }
+
+#[test]
+fn times_beyond_a_bound_are_counted_to_a_bucket() {
+    let mut times = HandlingTime::new();
+    assert_eq!((times.at_least(0), times.at_least(5)), (0, 0));
+    for ns in [10, 20, 49_000, 50_000, 51_700, 90_000] {
+        times.add(ns);
+    }
+    assert_eq!(times.at_least(0), 6);
+    assert_eq!(times.at_least(20), 5, "short times have buckets of their own");
+    assert_eq!(times.at_least(52_500), 1);
+    assert!((3..=4).contains(&times.at_least(50_000)), "49,000 lies within 3.2 %");
+    assert_eq!((times.at_least(90_000), times.at_least(90_001)), (1, 0), "the longest is known exactly");
+}

@@ -107,6 +107,7 @@ pub struct Table {
     rest: Option<Rest>,
     total: Exits,
     unsorted: Exits,
+    threshold_ns: Option<u64>,
 }
 
 impl Table {
@@ -135,9 +136,20 @@ impl Table {
         let mut total = Exits::default();
         rows.values().for_each(|exits| total.merge(exits));
         let rows = rows.into_iter().map(|(key, exits)| Row { key, exits }).collect();
-        let mut table = Self { grouping, rows, rest: None, total, unsorted };
+        let mut table = Self { grouping, rows, rest: None, total, unsorted, threshold_ns: None };
         table.sort(Order::default());
         table
+    }
+
+    /// Lets readers count the exits that took so long or longer.
+    pub const fn set_threshold(&mut self, ns: u64) {
+        self.threshold_ns = Some(ns);
+    }
+
+    /// The bound of [`Self::set_threshold`].
+    #[must_use]
+    pub const fn threshold_ns(&self) -> Option<u64> {
+        self.threshold_ns
     }
 
     /// Sorts the rows. Rows with equal figures are sorted by samples, then by exits, then by key.

@@ -3,6 +3,8 @@
 use clap::Args;
 use exits::{BadGrouping, Dimension, Grouping, Order, Profile, Table};
 
+use super::quantity;
+
 /// The rows of a table.
 #[derive(Debug, Args)]
 pub(crate) struct TableArguments {
@@ -15,6 +17,9 @@ pub(crate) struct TableArguments {
     /// Show only this many rows; one more has the totals of all others.
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
+    /// Also count the exits of each row that took this long or longer: 50us, 1ms.
+    #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
+    threshold: Option<u64>,
 }
 
 impl TableArguments {
@@ -38,6 +43,7 @@ impl TableArguments {
         let mut table = Table::new(profile, grouping);
         table.sort(self.sort);
         self.top.into_iter().for_each(|count| table.keep_top(count));
+        self.threshold.into_iter().for_each(|ns| table.set_threshold(ns));
         table
     }
 }

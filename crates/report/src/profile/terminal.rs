@@ -4,7 +4,7 @@ use exits::{AccessKind, Dimension, Exits, Table};
 use traces::Recordings;
 
 use super::empty::why_empty;
-use crate::format::{NONE, count, counted, share, share_of, time, time_of};
+use crate::format::{NONE, count, counted, share, share_of, time, time_of, whole_time};
 use crate::recordings::terminal::head;
 use crate::recordings::words::{notes, vcpu, vm};
 use crate::terminal::columns::{Column, drawn};
@@ -66,6 +66,10 @@ fn columns(recordings: &Recordings, table: &Table) -> Vec<Column> {
     columns.push(Column::figures("p99", quantile(0.99)).may_go(6));
     columns.push(Column::figures("p99.9", quantile(0.999)).may_go(0));
     columns.push(Column::figures("max", cells(&|exits| time_of(exits.handling.max_ns()))));
+    if let Some(ns) = table.threshold_ns() {
+        let title = format!("≥ {}", whole_time(ns));
+        columns.push(Column::figures(title, cells(&|exits| count(exits.handling.at_least(ns)))));
+    }
     columns
 }
 

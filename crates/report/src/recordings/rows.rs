@@ -77,6 +77,9 @@ pub(crate) struct Figures {
     pub p99_ns: Option<u64>,
     /// The 99.9th percentile.
     pub p999_ns: Option<u64>,
+    /// Exits that took as long as the table's bound or longer, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_threshold: Option<u64>,
 }
 
 impl Figures {
@@ -97,6 +100,7 @@ impl Figures {
             p50_ns: times.quantile_ns(0.5),
             p99_ns: times.quantile_ns(0.99),
             p999_ns: times.quantile_ns(0.999),
+            over_threshold: table.threshold_ns().map(|ns| times.at_least(ns)),
         }
     }
 }
