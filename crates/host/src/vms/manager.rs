@@ -226,6 +226,12 @@ fn uuid(text: &str) -> Option<String> {
     (text.len() == 36 && text.bytes().enumerate().all(fits)).then(|| text.to_ascii_lowercase())
 }
 
+/// The paths in the lines of `/proc/PID/cgroup`. They are told from the root: users may have groups of any name below their
+/// own, and none there.
+fn groups(cgroup: &str) -> impl Iterator<Item = &str> {
+    cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2))
+}
+
 /// Digits alone: `parse` would accept a sign.
 fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
@@ -233,8 +239,8 @@ fn digits(text: &str) -> Option<u32> {
 
 /// The number of a VM of Proxmox VE, and whether its control group says it (`qemu.slice/100.scope`).
 fn vmid(arguments: &[String], cgroup: &str) -> Option<(u32, bool)> {
-    let in_group = cgroup.lines().find_map(|line| {
-        let (_, scope) = line.split_once("/qemu.slice/")?;
+    let in_group = groups(cgroup).find_map(|path| {
+        let scope = path.strip_prefix("/qemu.slice/")?;
         digits(scope.split('/').next()?.strip_suffix(".scope")?)
     });
     if let Some(vmid) = in_group.filter(|vmid| VMIDS.contains(vmid)) {
@@ -252,9 +258,12 @@ fn libvirt_id(arguments: &[String], cgroup: &str) -> Option<u32> {
         let (_, rest) = text.split_once(before)?;
         digits(rest.split_once(after)?.0).filter(|id| *id > 0)
     };
-    let of_group = |line: &str| from(line, "/machine-qemu\\x2d", "\\x2d");
+    let of_group = |path: &str| {
+        digits(path.strip_prefix("/machine.slice/machine-qemu\\x2d")?.split_once("\\x2d")?.0)
+            .filter(|id| *id > 0)
+    };
     let of_place = |text: &String| from(text, "/domain-", "-");
-    cgroup.lines().find_map(of_group).or_else(|| arguments.iter().find_map(of_place))
+    groups(cgroup).find_map(of_group).or_else(|| arguments.iter().find_map(of_place))
 }
 
 /// Nova's default template is `instance-%08x` (nova/conf/compute.py, `instance_name_template`).

@@ -27,6 +27,13 @@ fn proxmox_is_known_by_its_control_group_and_by_its_sockets() {
     assert!(found.is_called(&UUID.to_uppercase()));
     let by_sockets = of("web", &line, "0::/user.slice\n");
     assert_eq!((by_sockets.vmid, by_sockets.vmid_confirmed), (Some(100), false), "anybody can write that");
+    let own = "0::/user.slice/user-1000.slice/user@1000.service/qemu.slice/100.scope\n";
+    let pretended = of("web", &["qemu", "-name", "web"], own);
+    assert_eq!(
+        (pretended.manager, pretended.vmid),
+        (Manager::Qemu, None),
+        "users name groups below their own"
+    );
     for wrong in [["-id", "99"], ["-id", "+100"], ["-id", "1000000000"], ["-id", "100"]] {
         let line = ["kvm", wrong[0], wrong[1], "-pidfile", "/run/qemu-server/99.pid"];
         assert_eq!(of("web", &line, "0::/qemu.slice/x.scope\n").manager, Manager::Qemu, "{wrong:?}");
@@ -99,7 +106,7 @@ proptest! {
     fn hostile_command_lines_give_well_formed_names(
         words in prop::collection::vec("(-id|-uuid|-smbios|-name|type=1,manufacturer=KubeVirt|[\\x00-\\x7f/_,=$`;é-]{0,40}|/run/qemu-server/[0-9]{1,12}\\.|/domain-[0-9+-]{0,12}-)", 0..12),
         name in "[a-z_.$/;-]{0,20}",
-        cgroup in "(0::/qemu.slice/[0-9+x]{0,12}\\.scope|kubepods|/machine-qemu\\\\x2d[0-9+]{0,12}\\\\x2d)\n?",
+        cgroup in "(0::/qemu.slice/[0-9+x]{0,12}\\.scope|kubepods|0::/machine.slice/machine-qemu\\\\x2d[0-9+]{0,12}\\\\x2d)\n?",
     ) {
         let arguments: Vec<String> = std::iter::once("qemu".to_owned()).chain(words).collect();
         let found = Management::of(Vmm::Qemu, Some(&name), &arguments, &cgroup);
