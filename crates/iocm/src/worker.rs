@@ -3,6 +3,7 @@
 mod backoff;
 mod entry;
 mod mailbox;
+mod rest;
 mod run;
 mod share;
 mod signals;

@@ -270,6 +270,8 @@ pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlE
     let mut all = Map::new();
     if prefix.is_empty() {
         for child in object.children(source) {
+            // An I/O worker that waits for this CPU need not wait for the whole tree.
+            std::thread::yield_now();
             // An object that was removed meanwhile is left out.
             if let Ok(below) = read_below(source, Node::Object(child)) {
                 all.insert(child.name(), below);

@@ -3,6 +3,7 @@
 use super::backoff::{Backoff, Idle, Polling};
 use super::entry::{QueueEntry, resume, serve};
 use super::mailbox::{Command, Mailbox, Reply, Routes};
+use super::rest::{REST_NS, Rests};
 use super::signals::Signals;
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions, pin_thread};
@@ -65,6 +66,7 @@ pub(super) struct Run {
     /// The queue that is served first in the next sweep.
     first: usize,
     backoff: Backoff,
+    rests: Rests,
     /// The time of the last check for kicks, nanoseconds.
     kicks_checked: u64,
     /// The queues with completions to publish: empty between two turns, and kept for its memory.
@@ -114,6 +116,7 @@ impl Run {
             indexes: HashMap::new(),
             first: 0,
             backoff: Backoff::default(),
+            rests: Rests::default(),
             kicks_checked: 0,
             touched: Vec::new(),
             recent: Recent::default(),
@@ -125,7 +128,11 @@ impl Run {
     pub(super) fn until_stopped(&mut self) {
         let mut awake = ticks();
         loop {
-            let now = now_ns();
+            let mut now = now_ns();
+            if self.uring.in_flight > 0 && self.rests.are_due(now) {
+                awake = self.rest(awake, now);
+                now = now_ns();
+            }
             // A kick is seen in time, however busy the other queues are. This must come before commands are taken,
             // because it clears their eventfd.
             if now.saturating_sub(self.kicks_checked) >= KICK_CHECK_NS
@@ -181,6 +188,7 @@ impl Run {
                     self.counters.naps.add(1);
                     self.account(awake);
                     self.nap(self.until_unthrottled(Some(ns), now).unwrap_or(ns));
+                    self.rests.slept(now_ns());
                     awake = ticks();
                     continue;
                 }
@@ -193,6 +201,9 @@ impl Run {
             let timeout = self.until_unthrottled(timeout, now);
             self.account(awake);
             self.wait(timeout);
+            if timeout != Some(0) {
+                self.rests.slept(now_ns());
+            }
             awake = ticks();
         }
         if let Some(reply) = self.stopping.take() {
@@ -206,6 +217,15 @@ impl Run {
         let now = ticks();
         self.counters.awake_ticks.add(now.wrapping_sub(since));
         now
+    }
+
+    /// Sleeps until something completes, but not for long: see [`Rests`]. `awake` and the result are as in
+    /// [`Self::account`].
+    fn rest(&mut self, awake: u64, now: u64) -> u64 {
+        self.account(awake);
+        let was_useful = self.nap(REST_NS);
+        self.rests.rested(now, now_ns(), was_useful);
+        ticks()
     }
 
     /// Serves each queue that may have requests once. Returns the number of requests found.
@@ -398,15 +418,21 @@ impl Run {
         }
     }
 
-    /// Sleeps for so many nanoseconds, or until a completion or a command. A kick does not end it: it is seen afterwards,
-    /// with all others.
-    fn nap(&mut self, ns: u64) {
+    /// Sleeps for so many nanoseconds, or until a completion or a command, which `true` tells. A kick does not end it: it is
+    /// seen afterwards, with all others.
+    fn nap(&mut self, ns: u64) -> bool {
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
         match poll(&mut files, Some(&timespec(ns))) {
             // The next look at the queues is one for kicks too.
-            Ok(0) => self.kicks_checked = 0,
-            _ => self.wait(Some(0)),
+            Ok(0) => {
+                self.kicks_checked = 0;
+                false
+            }
+            _ => {
+                self.wait(Some(0));
+                true
+            }
         }
     }
 
