@@ -54,10 +54,11 @@ impl Virtqueue {
             broken: None,
             told: false,
             lost_pages: 0,
+            // The back-end before may have ended after the driver saw its last buffers, and before it called.
+            to_call: call.is_some(),
             call: call.map(Arc::new),
             unpublished: false,
             call_due: false,
-            to_call: false,
             inflight: None,
             again: Vec::new(),
             handled: None,

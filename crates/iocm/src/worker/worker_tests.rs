@@ -109,6 +109,18 @@ fn every_way_of_waiting_serves_every_layout() {
     }
 }
 
+/// A back-end that was killed between showing a buffer to the driver and calling it.
+#[test]
+fn a_driver_is_called_when_its_queue_begins_because_the_last_call_may_be_lost() {
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::Never);
+    let (guest, queue) = Guest::new(&null(), FEATURES);
+    worker.add(queue);
+    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&guest.call, PollFlags::IN)], Some(&limit)), Ok(1));
+    assert_eq!(worker.stop().unwrap().len(), 1);
+}
+
 #[test]
 fn a_worker_that_always_looks_waits_for_no_kick() {
     let routes = Routes::new();
