@@ -1,5 +1,7 @@
 //! Linux guests on the devices of `iocm serve`, in an emulator on this machine: the laboratories' QEMU and the guest image.
 
+mod migration;
+
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

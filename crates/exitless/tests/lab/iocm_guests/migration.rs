@@ -1,0 +1,145 @@
+//! A running Linux guest that migrates from one daemon to another with its disk and its network device.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{Daemon, REQUESTS, VERIFY, counted, guests};
+
+/// A process that is killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until<T>(what: &str, mut is_so: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(200);
+    loop {
+        if let Some(found) = is_so() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited 200 s: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The way to a QEMU by its machine protocol.
+struct Monitor(BufReader<UnixStream>);
+
+impl Monitor {
+    fn connect(path: &Path) -> Self {
+        let stream = until("QEMU listens", || UnixStream::connect(path).ok());
+        let mut monitor = Self(BufReader::new(stream));
+        monitor.ask("qmp_capabilities", json!({}));
+        monitor
+    }
+
+    fn ask(&mut self, command: &str, arguments: Value) -> Value {
+        writeln!(self.0.get_mut(), "{}", json!({ "execute": command, "arguments": arguments })).unwrap();
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            assert!(answer.get("error").is_none(), "{command}: {answer}");
+            if let Some(answer) = answer.get("return") {
+                return answer.clone();
+            }
+        }
+    }
+}
+
+/// The command line of the running QEMU that has this argument.
+fn command_line(argument: &str) -> Option<Vec<String>> {
+    std::fs::read_dir("/proc").unwrap().find_map(|entry| {
+        let words = std::fs::read(entry.unwrap().path().join("cmdline")).ok()?;
+        let words = words.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+        let words: Vec<_> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        // What starts QEMU has this text too, but in a longer argument.
+        (words[0].contains("ld-linux") && words.iter().any(|word| word == argument)).then_some(words)
+    })
+}
+
+/// A disk and a network device.
+fn devices(folder: &Path, side: &str) -> String {
+    let at = |name: &str| folder.join(format!("{side}.{name}"));
+    let (disk, net, path) = (at("disk"), at("net"), folder.join("disk"));
+    format!(
+        "[[device]]\nname = \"disk\"\ntype = \"block\"\nqueues = 2\nserial = \"verified\"\nsocket = {disk:?}\n\
+         path = {path:?}\n[[device]]\nname = \"net\"\ntype = \"net\"\nsocket = {net:?}\n\
+         backend = {{ switch = \"lan\" }}\n"
+    )
+}
+
+#[test]
+fn a_guest_that_migrates_to_another_daemon_finds_all_that_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::File::create(at("disk")).unwrap().set_len(32 << 20).unwrap();
+    let mut daemons = ["from", "to"].map(|side| {
+        std::fs::create_dir(at(side)).unwrap();
+        Daemon::start(&at(side), &devices(folder.path(), side))
+    });
+    let monitor = format!("unix:{},server=on,wait=off", at("from.qmp").display());
+    let (disk, net) = (at("from.disk"), at("from.net"));
+    let table = format!(
+        "net = {{ backend = \"vhost-user\", socket = {net:?} }}\n\
+         arguments = [\"-chardev\", \"socket,id=disk,path={},reconnect=1\", \
+         \"-device\", \"vhost-user-blk-pci,chardev=disk,num-queues=2\", \"-qmp\", \"{monitor}\"]",
+        disk.display()
+    );
+    // Nobody answers on the other side of its network: that it asks is enough.
+    let script = format!(
+        "{VERIFY}\nbusybox ping -c 3 -w 3 198.18.0.77 || true\necho ERRORS $(grep '^3;' report | cut -d ';' -f 5) > /dev/ttyS0"
+    );
+    let script = script.replace("set -e\n", "set -e\nip addr add 198.18.0.10/24 dev eth0 || true\n");
+    let source = Process(guests(folder.path(), "1", &table, &script));
+    let mut client = daemons[0].client();
+    until("fio is at work", || {
+        (counted(&mut client, "d.0", "statistics/requests") >= 2 * REQUESTS).then_some(())
+    });
+
+    let words = command_line(&monitor).expect("QEMU runs");
+    let of_target = |word: &String| {
+        let word = word.replace("/from.", "/to.");
+        word.replace("file:console", &format!("file:{}", at("console").display()))
+    };
+    let migration = format!("unix:{}", at("migration").display());
+    let mut target = Command::new(&words[0]);
+    target.args(words[1..].iter().map(of_target)).args(["-incoming", &migration]);
+    target.current_dir(at("to")).stdin(Stdio::piped()).stdout(Stdio::null());
+    let _target = Process(target.spawn().unwrap());
+    let (mut from, mut to) = (Monitor::connect(&at("from.qmp")), Monitor::connect(&at("to.qmp")));
+    from.ask("migrate", json!({ "uri": migration }));
+    let migrated = until("the migration ends", || {
+        let state = from.ask("query-migrate", json!({}));
+        assert_ne!(state["status"], "failed", "{state}");
+        (state["status"] == "completed").then_some(state)
+    });
+    let of_source = counted(&mut client, "d.0", "statistics/requests");
+    drop(source);
+    from.0.get_ref().shutdown(std::net::Shutdown::Both).unwrap();
+    until("the guest runs where it went", || {
+        (to.ask("query-status", json!({}))["running"] == true).then_some(())
+    });
+    let mut client = daemons[1].client();
+    let console = until("fio is done", || {
+        let console = std::fs::read_to_string(at("console")).unwrap_or_default();
+        console.lines().any(|line| line.contains("ERRORS")).then_some(console)
+    });
+    assert!(console.contains("ERRORS 0 0"), "{console}");
+    let of_target = counted(&mut client, "d.0", "statistics/requests");
+    assert!(of_target > REQUESTS, "{of_source} requests before and {of_target} after it");
+    assert!(counted(&mut client, "vq.1.1", "requests") >= 3, "the guest is heard on the network");
+    println!(
+        "a guest migrated with {of_source} requests before and {of_target} after it: {} ms, {} of them without it",
+        migrated["total-time"], migrated["downtime"]
+    );
+}
