@@ -109,7 +109,12 @@ impl PackedRing {
     ) -> Result<Self, RingError> {
         let entries = u16::try_from(size).ok().filter(|size| (1..=LARGEST).contains(size));
         let entries = entries.ok_or(RingError::Size(size))?;
-        let (next, given) = (Lap::from_bits(base as u16), Lap::from_bits((base >> 16) as u16));
+        let next = Lap::from_bits(base as u16);
+        let given = match base >> 16 {
+            // DPDK's virtio-user driver leaves the upper half out. As an index it would be a lap behind.
+            0 if next.wrap => next,
+            used => Lap::from_bits(used as u16),
+        };
         if next.at >= entries || given.at >= entries {
             return Err(RingError::Index(next.at.max(given.at)));
         }

@@ -106,6 +106,17 @@ fn a_ring_goes_on_where_another_ended() {
 }
 
 #[test]
+fn a_packed_ring_begins_where_dpdk_says_that_it_does() {
+    for features in all_features().filter(|features| features.packed) {
+        let mut driver = Driver::new(8, features);
+        let mut ring = Ring::new(&driver.memory, &driver.layout(), 8, 0x8000, features).unwrap();
+        assert_eq!(ring.base(), 0x8000_8000);
+        let pieces = [(DATA, 16, false), (DATA + 0x1000, 16, true)];
+        echo(&mut driver, &mut ring, &mut Chain::new(), &pieces, false);
+    }
+}
+
+#[test]
 fn the_driver_is_called_when_it_wants_to_be() {
     for features in all_features() {
         let mut driver = Driver::new(8, features);
