@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use iocm::ring::RingFeatures;
-use iocm::testing::{BlockDriver, FrontEnd};
+use iocm::testing::{BlockDriver, FrontEnd, NetDriver};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::Value;
 
@@ -340,4 +340,49 @@ fn qemu_starts_from_a_device_by_a_socket_and_by_a_descriptor() {
     assert!(starts(directory.path(), &format!("socket,id=disk,fd={}", inherited(&other))));
     drop((one, other));
     assert_eq!(child.status(), Some(0), "the machine is gone");
+}
+
+#[test]
+fn a_device_on_a_tap_asks_the_host_and_gets_its_answer() {
+    /// The host's address, and the guest's.
+    const HOST: [u8; 4] = [198, 18, 7, 1];
+    const GUEST: [u8; 4] = [198, 18, 7, 2];
+    const MAC: [u8; 6] = [0x52, 0x54, 0, 0, 7, 2];
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/net/tun").exists() {
+        println!("not tested: only root can make a tap, on a host that has /dev/net/tun");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let tap = format!("xt{}", std::process::id() % 1_000_000);
+    let interface = Path::new("/sys/class/net").join(&tap);
+    let arguments = ["--socket-path", socket.to_str().unwrap(), "--tap", &tap];
+    let mut child = Ended(device(&arguments).stderr(Stdio::null()).spawn().unwrap());
+    let stream = connected(&socket);
+    let address = format!("{}.{}.{}.{}/30", HOST[0], HOST[1], HOST[2], HOST[3]);
+    let Ok(set) = Command::new("ip").args(["addr", "add", &address, "dev", &tap]).status() else {
+        println!("not tested: there is no ip(8) here");
+        return;
+    };
+    assert!(set.success());
+    let features = RingFeatures { packed: false, event_index: false, indirect: true };
+    let mut driver = NetDriver::new(16, features);
+    let mut front = FrontEnd::new(stream).unwrap();
+    front.negotiate(&driver.receive, 0).unwrap();
+    for (index, layout) in [(0, driver.receive.layout()), (1, driver.transmit.layout())] {
+        assert!(front.start(index, &layout, 16, 0).unwrap());
+    }
+    while driver.offer(2048).is_some() {}
+    // ARP (RFC 826): whose is the host's address?
+    let ask = [&[0xff; 6][..], &MAC, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &MAC, &GUEST, &[0; 6], &HOST].concat();
+    driver.send([0; 10], &ask).unwrap();
+    front.kick().unwrap();
+    until("the host answers", || {
+        let mut answers = std::iter::from_fn(|| driver.received());
+        answers.any(|(_, frame, _)| frame.starts_with(&MAC) && frame[28..32] == HOST)
+    });
+    assert!(interface.exists());
+    drop(front);
+    assert_eq!(child.status(), Some(0));
+    assert!(!interface.exists(), "the tap is removed with the device");
 }
