@@ -110,7 +110,7 @@ fn exits_of_nested_guests_are_decoded_by_the_formats_of_a_real_kernel() {
         let text = &formats[start..];
         let end = text[5..].find("name: ").map_or(text.len(), |at| at + 5);
         let format = EventFormat::parse(&text[..end]).unwrap();
-        ids.push(u16::try_from(format.id).unwrap());
+        ids.push(format.id);
         decoder.add("kvm", &format);
     }
     for (id, isa_at, kind) in [(ids[0], 24, Kind::NestedExit), (ids[1], 40, Kind::NestedToL1)] {
