@@ -296,6 +296,20 @@ mod tests {
     }
 
     #[test]
+    fn the_alert_rules_name_metrics_that_there_are() {
+        let rules = include_str!("../../../packaging/prometheus/exitless.rules.yml");
+        let written = text(host());
+        let names: Vec<&str> = rules
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .filter(|word| word.starts_with("exitless_"))
+            .collect();
+        assert!(names.len() >= 5, "{names:?}");
+        for name in names {
+            assert!(written.contains(&format!("\n{name}")), "{name}");
+        }
+    }
+
+    #[test]
     fn a_host_without_vms_is_an_answer_too() {
         let text = text(Host::default());
         assert!(text.ends_with("# EOF\n") && text.contains("\nexitless_lost_exits_total 0"), "{text}");
