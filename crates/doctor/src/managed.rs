@@ -7,7 +7,7 @@ pub use table::{ROWS, Row, Setting, Words};
 
 use crate::{Finding, Fix};
 use domain::{Change, CpuModel, Definition, DeviceKind, FeatureState};
-use exits::InhibitReason;
+use exits::{CurePlace, InhibitReason};
 use host::vms::{Management, Manager};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,12 @@ pub struct Managed {
 #[must_use]
 pub const fn has_words(manager: Manager) -> bool {
     !matches!(manager, Manager::Qemu | Manager::Libvirt | Manager::Other)
+}
+
+/// Tests whether the user of a program with words of its own cannot edit this place.
+#[must_use]
+pub const fn hides(place: CurePlace) -> bool {
+    matches!(place, CurePlace::Qemu | CurePlace::Libvirt | CurePlace::Vmm)
 }
 
 /// A setting with its new value, as placeholders of [`Words`].

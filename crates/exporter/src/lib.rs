@@ -8,6 +8,6 @@ mod metrics;
 mod serve;
 mod totals;
 
-pub use metrics::{Findings, Host, OwnCost, State, VmHost, text};
+pub use metrics::{Host, OwnCost, State, VmHost, text};
 pub use serve::{CONTENT_TYPE, Error, serve};
 pub use totals::{OTHER, Totals, VmIdentity};

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use doctor::Tally;
 use exits::activation::Status;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, Info};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::totals::{BOUNDS_NS, Totals, VmIdentity};
@@ -36,19 +37,6 @@ pub struct VmHost {
     pub state: Option<State>,
 }
 
-/// The number of `doctor`'s findings in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Findings {
-    /// Findings that stand in the way.
-    pub fail: usize,
-    /// Findings that cost.
-    pub warn: usize,
-    /// Checks that found all as it should be.
-    pub pass: usize,
-    /// Checks that were not made.
-    pub skip: usize,
-}
-
 /// The cost of the exporter itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OwnCost {
@@ -67,8 +55,8 @@ pub struct Host {
     pub totals: Totals,
     /// The running VMs.
     pub vms: BTreeMap<VmIdentity, VmHost>,
-    /// `None` until they are known.
-    pub findings: Option<Findings>,
+    /// The findings of `doctor`; `None` until they are known.
+    pub findings: Option<Tally>,
     /// The cost of the exporter.
     pub own: OwnCost,
     /// The version of the program.
@@ -126,31 +114,23 @@ impl Out<'_> {
         self.0.encode_descriptor(name, help, unit, kind)
     }
 
-    fn counters<'a>(
+    /// Writes a family of counters or of gauges.
+    fn values<'a>(
         &mut self,
+        kind: MetricType,
         name: &str,
         help: &str,
         unit: Option<&Unit>,
         values: impl Iterator<Item = (Labels<'a>, f64)>,
     ) -> fmt::Result {
-        let mut family = self.family(name, help, unit, MetricType::Counter)?;
+        let counts = matches!(kind, Counter);
+        let mut family = self.family(name, help, unit, kind)?;
         for (labels, value) in values {
-            let none = None::<&prometheus_client::metrics::exemplar::Exemplar<Labels<'_>, f64>>;
-            family.encode_family(&labels)?.encode_counter(&value, none)?;
-        }
-        Ok(())
-    }
-
-    fn gauges<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        unit: Option<&Unit>,
-        values: impl Iterator<Item = (Labels<'a>, f64)>,
-    ) -> fmt::Result {
-        let mut family = self.family(name, help, unit, MetricType::Gauge)?;
-        for (labels, value) in values {
-            family.encode_family(&labels)?.encode_gauge(&value)?;
+            let mut one = family.encode_family(&labels)?;
+            match counts {
+                true => one.encode_counter::<Labels<'_>, _, f64>(&value, None)?,
+                false => one.encode_gauge(&value)?,
+            }
         }
         Ok(())
     }
@@ -167,14 +147,13 @@ impl Out<'_> {
             })
         };
         let counts = series().map(|(labels, sum)| (labels, sum.count as f64));
-        self.counters("exitless_exits", "VM exits", None, counts)?;
+        self.values(Counter, "exitless_exits", "VM exits", None, counts)?;
         let times = series().map(|(labels, sum)| (labels, seconds(sum.handling_ns)));
         let help =
             "Time from exits to the next entry of the same vCPU; of HLT and MWAIT, the guest's idle time";
-        self.counters("exitless_exit_handling", help, Some(&Unit::Seconds), times)?;
+        self.values(Counter, "exitless_exit_handling", help, Some(&Unit::Seconds), times)?;
         let help = "Time from an exit to the next entry, without exits of HLT and MWAIT";
-        let mut family =
-            self.family("exitless_exit_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let mut family = self.family("exitless_exit_duration", help, Some(&Unit::Seconds), Histogram)?;
         for (vm, totals) in &host.totals.vms {
             let bounds = BOUNDS_NS.iter().map(|&bound| seconds(bound)).chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(totals.times.buckets).collect();
@@ -188,24 +167,36 @@ impl Out<'_> {
             )?;
         }
         let lost = [(Labels::new(), host.totals.lost as f64)];
-        self.counters("exitless_lost_exits", "VM exits that could not be counted", None, lost.into_iter())
+        self.values(
+            Counter,
+            "exitless_lost_exits",
+            "VM exits that could not be counted",
+            None,
+            lost.into_iter(),
+        )
     }
 
     fn vms<'a>(&mut self, host: &'a Host, labels: &impl Fn(&'a VmIdentity) -> Labels<'a>) -> fmt::Result {
         let series =
             |value: fn(&VmHost) -> f64| host.vms.iter().map(move |(vm, facts)| (labels(vm), value(facts)));
-        self.gauges("exitless_vm_vcpus", "vCPUs of a VM", None, series(|vm| vm.vcpus as f64))?;
+        self.values(Gauge, "exitless_vm_vcpus", "vCPUs of a VM", None, series(|vm| vm.vcpus as f64))?;
         let help = "Time of vCPUs on a CPU, the guest's included";
-        self.counters("exitless_vcpu_run", help, Some(&Unit::Seconds), series(|vm| seconds(vm.ran_ns)))?;
+        self.values(
+            Counter,
+            "exitless_vcpu_run",
+            help,
+            Some(&Unit::Seconds),
+            series(|vm| seconds(vm.ran_ns)),
+        )?;
         let help = "Time in which vCPUs were runnable and waited for a CPU";
         let waited = series(|vm| seconds(vm.waited_ns));
-        self.counters("exitless_vcpu_wait", help, Some(&Unit::Seconds), waited)?;
+        self.values(Counter, "exitless_vcpu_wait", help, Some(&Unit::Seconds), waited)?;
         let infos = host.vms.iter().map(|(vm, facts)| {
             let mut labels = labels(vm);
             labels.push(("vmm", facts.vmm));
             labels
         });
-        let mut family = self.family("exitless_vm", "The VMM of a VM", None, MetricType::Info)?;
+        let mut family = self.family("exitless_vm", "The VMM of a VM", None, Info)?;
         for labels in infos {
             family.encode_info(&labels)?;
         }
@@ -218,7 +209,7 @@ impl Out<'_> {
             })
         });
         let help = "State of APICv or AVIC for a VM: one of the states is 1";
-        self.gauges("exitless_interrupt_virtualization", help, None, states)?;
+        self.values(Gauge, "exitless_interrupt_virtualization", help, None, states)?;
         let inhibits = known().flat_map(|(vm, state)| {
             state.reasons.iter().map(move |reason| {
                 let mut labels = labels(vm);
@@ -227,7 +218,7 @@ impl Out<'_> {
             })
         });
         let help = "Reasons in force for which KVM inhibits APICv or AVIC";
-        self.gauges("exitless_inhibit_reason", help, None, inhibits)
+        self.values(Gauge, "exitless_inhibit_reason", help, None, inhibits)
     }
 
     fn rest(&mut self, host: &Host) -> fmt::Result {
@@ -236,17 +227,17 @@ impl Out<'_> {
                 [("fail", tally.fail), ("warn", tally.warn), ("pass", tally.pass), ("skip", tally.skip)];
             by_state.map(|(state, count)| (vec![("state", state)], count as f64))
         });
-        self.gauges("exitless_doctor_findings", "Findings of exitless doctor", None, findings)?;
+        self.values(Gauge, "exitless_doctor_findings", "Findings of exitless doctor", None, findings)?;
         let alone = |value: f64| [(Labels::new(), value)].into_iter();
         let help = "CPU time of the exporter";
-        self.counters("process_cpu", help, Some(&Unit::Seconds), alone(host.own.cpu_seconds))?;
+        self.values(Counter, "process_cpu", help, Some(&Unit::Seconds), alone(host.own.cpu_seconds))?;
         let help = "Resident memory of the exporter";
         let memory = alone(host.own.resident_bytes as f64);
-        self.gauges("process_resident_memory", help, Some(&Unit::Bytes), memory)?;
+        self.values(Gauge, "process_resident_memory", help, Some(&Unit::Bytes), memory)?;
         let help = "Time that the last collection took";
         let time = alone(host.own.collection_seconds);
-        self.gauges("exitless_collection", help, Some(&Unit::Seconds), time)?;
-        let mut family = self.family("exitless_build", "The version of exitless", None, MetricType::Info)?;
+        self.values(Gauge, "exitless_collection", help, Some(&Unit::Seconds), time)?;
+        let mut family = self.family("exitless_build", "The version of exitless", None, Info)?;
         family.encode_info(&[("version", host.version)])
     }
 }
@@ -284,7 +275,7 @@ mod tests {
         Host {
             totals,
             vms: [(web, facts)].into(),
-            findings: Some(Findings { fail: 1, warn: 2, pass: 3, skip: 4 }),
+            findings: Some(Tally { fail: 1, warn: 2, pass: 3, skip: 4 }),
             own: OwnCost { cpu_seconds: 0.25, resident_bytes: 1 << 20, collection_seconds: 0.001 },
             version: "0.0.0",
         }

@@ -72,7 +72,7 @@ impl Times {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VmTotals {
     pub(crate) reasons: BTreeMap<String, Sum>,
-    /// Of exits that do not wait for the guest's next interrupt.
+    /// Of exits in which the guest does not sleep: its idle time would hide all others.
     pub(crate) times: Times,
 }
 
@@ -81,15 +81,10 @@ impl VmTotals {
         let name = reason.to_string();
         let has_room = self.reasons.len() < REASONS || self.reasons.contains_key(&name);
         self.reasons.entry(if has_room { name } else { OTHER.to_owned() }).or_default().add(exits);
-        if !waits(reason) {
+        if !reason.is_sleep() {
             self.times.add(exits);
         }
     }
-}
-
-/// Tests whether the time of such an exit is the guest's idle time, which would hide all others.
-fn waits(reason: ExitReason) -> bool {
-    reason.name().is_some_and(|name| matches!(name, "HLT" | "MWAIT" | "hlt" | "mwait" | "mwait_cond"))
 }
 
 /// Exits by VM since the start. The number of its series is bounded.

@@ -2,8 +2,9 @@
 
 mod wording;
 
+use doctor::managed::hides;
+use exits::Cure;
 use exits::activation::Status;
-use exits::{Cure, CurePlace};
 use host::{Availability, Lack};
 use verify::{HostSide, Provoked, Verification, VmVerification};
 
@@ -181,8 +182,7 @@ impl Page {
                 }
             }
             // Who uses a program with words of its own edits neither of these.
-            let foreign = |place| matches!(place, CurePlace::Qemu | CurePlace::Libvirt | CurePlace::Vmm);
-            let shown = |cure: &&Cure| known.managed.is_empty() || !foreign(cure.place);
+            let shown = |cure: &&Cure| known.managed.is_empty() || !hides(cure.place);
             for cure in known.cures.iter().filter(shown) {
                 text += &self.line("  fix", &format!("{}: {}", cure.place.name(), cure.change));
             }

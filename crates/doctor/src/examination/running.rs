@@ -56,9 +56,7 @@ pub(super) fn name(running: &RunningVm) -> &str {
 /// The program that made it, if that has words of its own.
 fn of_manager(running: &RunningVm) -> String {
     let management = &running.vm.management;
-    if !has_words(management.manager)
-        || matches!(running.vm.vmm, Vmm::CloudHypervisor | Vmm::Crosvm | Vmm::Firecracker)
-    {
+    if !has_words(management.manager) || management.manager.is_vmm() {
         return String::new();
     }
     let number = management.vmid.map_or(String::new(), |vmid| format!(" {vmid}"));

@@ -122,13 +122,8 @@ fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &Runni
     let lack = subject.isa.and_then(|isa| Lack::of(&subject.host.processor, isa));
     // What the owner of the VM can write down goes first, in the form that it is written in.
     let manager = running.vm.management.manager;
-    let foreign: &[CurePlace] = if managed::has_words(manager) {
-        &[CurePlace::Qemu, CurePlace::Libvirt, CurePlace::Vmm]
-    } else if running.libvirt.is_some() {
-        &[CurePlace::Qemu]
-    } else {
-        &[CurePlace::Libvirt]
-    };
+    let other = if running.libvirt.is_some() { CurePlace::Qemu } else { CurePlace::Libvirt };
+    let foreign = |place| if managed::has_words(manager) { managed::hides(place) } else { place == other };
     side.reasons().fold(verdict, |mut verdict, reason| match (&lack, reason) {
         // No parameter gives a VM what the CPU lacks.
         (Some(lack), InhibitReason::Disabled) => verdict.advice(lack.next.clone()),
@@ -139,7 +134,7 @@ fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &Runni
                     .map(Fix::Managed),
             );
             let cures = reason.cures().iter();
-            let ours = cures.filter(|cure| !foreign.contains(&cure.place) && cure.place.is_of(subject.isa));
+            let ours = cures.filter(|cure| !foreign(cure.place) && cure.place.is_of(subject.isa));
             ours.fold(verdict, |verdict, cure| {
                 verdict.advice(format!("{}: {}", cure.place.name(), cure.change))
             })

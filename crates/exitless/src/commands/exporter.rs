@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use exits::activation::InForce;
-use exporter::{Findings, Host, OwnCost, State, Totals, VmHost, VmIdentity};
+use exporter::{Host, OwnCost, State, Totals, VmHost, VmIdentity};
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Vm, Vmm, Vms};
 use host::{Inspection, Root};
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 #[derive(Debug, Default)]
 struct Judged {
     states: BTreeMap<i32, State>,
-    findings: Option<Findings>,
+    findings: Option<Tally>,
 }
 
 impl Judged {
@@ -127,10 +128,9 @@ fn state(vm: &VmVerification) -> State {
 }
 
 /// The same numbers as those of `exitless doctor`.
-fn findings(seen: Option<&Verification>) -> Option<Findings> {
+fn findings(seen: Option<&Verification>) -> Option<Tally> {
     let host = Inspection::read(&Root::live()).ok()?;
-    let tally = ::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary;
-    Some(Findings { fail: tally.fail, warn: tally.warn, pass: tally.pass, skip: tally.skip })
+    Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
 }
 
 /// What each answer collects.

@@ -68,6 +68,12 @@ impl Manager {
         }
     }
 
+    /// Tests whether it is the VMM itself, or unknown: nothing above the VMM made the VM.
+    #[must_use]
+    pub const fn is_vmm(self) -> bool {
+        matches!(self, Self::Qemu | Self::CloudHypervisor | Self::Crosvm | Self::Firecracker | Self::Other)
+    }
+
     /// Tests whether its VMs are domains of the host's libvirt, with an ID there. Those of KubeVirt belong to a
     /// libvirt in each pod.
     const fn uses_libvirt_of_the_host(self) -> bool {

@@ -1,6 +1,6 @@
 //! The tables of `exitless vms`.
 
-use host::vms::{AssignedDevice, Manager, Vm, Vmm};
+use host::vms::{AssignedDevice, Vm, Vmm};
 use live::statistics::{Missing, VmStatistics};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ fn columns(vms: &[&Vm]) -> Vec<Column> {
         Column::whole_names("started", cells(&started)).may_go(1),
     ];
     // Where nothing but VMMs made VMs, there is nothing to tell.
-    if vms.iter().any(|vm| has_own_name(vm.management.manager)) {
+    if vms.iter().any(|vm| !vm.management.manager.is_vmm()) {
         columns.insert(3, Column::names("made by", cells(&made_by)).may_go(6));
     }
     columns
@@ -64,7 +64,7 @@ fn vmm(vm: &Vm) -> String {
 /// The program that made the VM; none is shown where it is the VMM itself.
 fn made_by(vm: &Vm) -> String {
     let management = &vm.management;
-    if !has_own_name(management.manager) {
+    if management.manager.is_vmm() {
         return NONE.to_owned();
     }
     let number = match (&management.namespaced, management.vmid, management.libvirt_id) {
@@ -74,11 +74,6 @@ fn made_by(vm: &Vm) -> String {
         _ => String::new(),
     };
     format!("{}{number}", management.manager.name())
-}
-
-const fn has_own_name(manager: Manager) -> bool {
-    use Manager::{KubeVirt, Libvirt, Nova, Ovirt, Proxmox};
-    matches!(manager, Libvirt | Proxmox | Nova | KubeVirt | Ovirt)
 }
 
 fn started(vm: &Vm) -> String {

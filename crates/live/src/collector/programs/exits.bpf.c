@@ -254,31 +254,31 @@ INLINE int entered_guest(void *context, struct vcpu *vcpu)
 	return KEEP;
 }
 
-INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
+/* The vCPU of this thread, if an exit of it is being handled: an event can be part of nothing else. */
+INLINE struct vcpu *vcpu_in_exit(void)
 {
 	if (!running)
-		return KEEP;
+		return 0;
 	u32 thread = get_current_pid_tgid();
 	u64 *key = map_lookup_elem(&keys, &thread);
 	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
-	/* Before the first exit that was seen there is nothing that it could be part of. */
-	if (!vcpu || !vcpu->exit_ns)
-		return KEEP;
-	note_access(context, vcpu, kind, sort, value);
+	return vcpu && vcpu->exit_ns ? vcpu : 0;
+}
+
+INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
+{
+	struct vcpu *vcpu = vcpu_in_exit();
+	if (vcpu)
+		note_access(context, vcpu, kind, sort, value);
 	return KEEP;
 }
 
 /* Whose exit it was: it goes by the reason for which the processor left the nested guest, whatever L1 is told. */
 INLINE int nested(void *context, u32 kind)
 {
-	if (!running)
-		return KEEP;
-	u32 thread = get_current_pid_tgid();
-	u64 *key = map_lookup_elem(&keys, &thread);
-	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
-	if (!vcpu || !vcpu->exit_ns)
-		return KEEP;
-	note_access(context, vcpu, kind, SORT_NESTED, vcpu->reason);
+	struct vcpu *vcpu = vcpu_in_exit();
+	if (vcpu)
+		note_access(context, vcpu, kind, SORT_NESTED, vcpu->reason);
 	return KEEP;
 }
 
