@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use exits::prediction::{Part, split};
+use conclusions::prediction::{Part, split};
 use exits::{Access, AccessKind, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
 use host::pci::Bar;

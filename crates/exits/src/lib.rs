@@ -1,12 +1,10 @@
-//! The vocabulary of VM exits: instruction sets, exit reasons, counts of them and their comparison, and
+//! The vocabulary of VM exits: instruction sets, exit reasons, counts of them, and
 //! the reasons for which KVM inhibits interrupt virtualization; profiles of exits with handling times.
 //!
-//! Floor 0 of the workspace: no I/O, no `unsafe`, no kernel formats.
+//! No I/O, no `unsafe`, no kernel formats.
 
 mod access;
-pub mod activation;
 mod apic_register;
-mod comparison;
 mod counts;
 mod grouped_timeline;
 mod grouping;
@@ -25,9 +23,7 @@ mod nested;
 mod numbering;
 mod octave;
 pub mod parsing;
-pub mod prediction;
 mod profile;
-pub mod profile_comparison;
 mod reason;
 mod selection;
 mod svm;
@@ -39,7 +35,6 @@ mod vmx;
 
 pub use access::{Access, AccessKind, Direction, UnknownAccess, incomplete_ipi_cause};
 pub use apic_register::name as apic_register_name;
-pub use comparison::{Change, Comparison, Difference, Side};
 pub use counts::ExitCounts;
 pub use grouped_timeline::GroupedTimeline;
 pub use grouping::{BadGrouping, Dimension, Grouping, Key, UnknownDimension, What, Whose};

@@ -1,7 +1,7 @@
 //! Where the host spends the time in which it handles VM exits: samples of stacks by exit reason, their symbols, the
 //! file in which they are kept, and what they sum up to.
 //!
-//! Floor 1 of the workspace: samples come from the rooms above; nothing here is formatted for people.
+//! Samples come from the rooms above; nothing here is formatted for people.
 
 mod folded;
 mod kernel_symbols;

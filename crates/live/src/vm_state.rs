@@ -13,8 +13,8 @@ use std::path::Path;
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{Iter, ProgramError};
 use aya::{Btf, EbpfLoader, Pod};
+use conclusions::activation::{Controls, Irqchip, VcpuState, VmState};
 use exits::Isa;
-use exits::activation::{Controls, Irqchip, VcpuState, VmState};
 
 use self::paths::{Layout, What};
 use crate::Error;

@@ -1,6 +1,7 @@
 //! Recordings with one change each, and the outcome.
 
-use exits::{Change, ExitCounts, ExitReason};
+use conclusions::Change;
+use exits::{ExitCounts, ExitReason};
 use probe::{InhibitMechanism, Verdict};
 
 use super::*;

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use exits::{Change, Comparison, ExitCounts, ExitReason, HandlingTime, Side};
+use conclusions::{Change, Comparison, Side};
+use exits::{ExitCounts, ExitReason, HandlingTime};
 use probe::measure::Measure;
 use probe::run::Arm;
 
@@ -96,7 +97,7 @@ fn rows(off: &[&CountedRun], on: &[&CountedRun]) -> Vec<ReasonRow> {
     };
     let mut differences = Comparison::new(side_off.clone(), side_on.clone()).differences();
     // Among unchanged reasons, order by frequency, not by name.
-    let size = |row: &exits::Difference| (row.after - row.before).abs();
+    let size = |row: &conclusions::Difference| (row.after - row.before).abs();
     differences.sort_by(|a, b| size(b).total_cmp(&size(a)).then(b.before.total_cmp(&a.before)));
     differences
         .into_iter()

@@ -1,6 +1,7 @@
 //! The outcome of a proof: the result file, and the source of pages and tables.
 
-use exits::{Change, ExitReason, HandlingTime, Virtualized};
+use conclusions::Change;
+use exits::{ExitReason, HandlingTime, Virtualized};
 use host::Fingerprint;
 use probe::Arms;
 use probe::measure::Measure;

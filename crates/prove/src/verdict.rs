@@ -1,6 +1,6 @@
 //! The answer in one sentence.
 
-use exits::Change;
+use conclusions::Change;
 use exits::counted;
 use probe::Arms;
 use probe::measure::Measure;

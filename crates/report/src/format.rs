@@ -1,6 +1,6 @@
 //! Figures as text with their units, the same in every medium.
 
-use exits::Change;
+use conclusions::Change;
 pub(crate) use prove::grouped as count;
 use stats::Interval;
 

@@ -2,9 +2,9 @@
 
 mod wording;
 
+use conclusions::activation::Status;
 use doctor::managed::hides;
 use exits::Cure;
-use exits::activation::Status;
 use host::{Availability, Lack};
 use verify::{HostSide, Provoked, Verification, VmVerification};
 

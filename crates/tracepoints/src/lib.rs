@@ -1,6 +1,6 @@
 //! How the kernel describes its tracepoints: the `format` files of tracefs, which recordings carry too.
 //!
-//! Floor 1 of the workspace: texts in, descriptions out; no I/O, no `unsafe`.
+//! Texts in, descriptions out; no I/O, no `unsafe`.
 
 mod format;
 mod symbols;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use conclusions::activation::{Status, VmState};
 use exits::Isa;
-use exits::activation::{Status, VmState};
 use host::posting;
 use host::vms::{Vm, Vms};
 use host::{Cpu, Fingerprint, kvm};

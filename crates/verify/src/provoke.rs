@@ -1,6 +1,6 @@
 //! A short load of a micro VM, which shows the interrupt virtualization of a new VM on this host.
 
-use exits::activation::Status;
+use conclusions::activation::Status;
 use probe::measure::Measure;
 use probe::run::Arm;
 use probe::{Arms, Verdict};

@@ -1,7 +1,7 @@
 //! The result of a verification.
 
+use conclusions::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualization, Status, VmState};
 use doctor::Managed;
-use exits::activation::{Activation, DeviceVerdict, ExitSigns, IpiVirtualization, Status, VmState};
 use exits::{Cure, InhibitReason, Inhibits, Isa};
 use host::posting::Iommu;
 use host::vms::{LikelyVm, Vmm};

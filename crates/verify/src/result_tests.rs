@@ -1,5 +1,5 @@
 use super::*;
-use exits::activation::Mode;
+use conclusions::activation::Mode;
 
 fn vm(status: Status) -> VmVerification {
     VmVerification {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use exits::activation::{
+use conclusions::activation::{
     DeviceEvidence, DeviceVerdict, Evidence, ExitSigns, InhibitSeen, IpiEvidence, PostingObstacle, Status,
     VmState, judge,
 };

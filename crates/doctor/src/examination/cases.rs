@@ -1,7 +1,7 @@
 //! For each rule a host on which it says something, and one on which it does not.
 
 use crate::examination::VmSide;
-use exits::activation::{
+use conclusions::activation::{
     Activation, DeviceDelivery, DeviceEvidence, DeviceVerdict, InForce, IpiVirtualization, Mode,
     NoIpiVirtualization, Status,
 };

@@ -5,7 +5,7 @@ use super::running;
 use super::subject::Subject;
 use super::vm_side::VmSide;
 use crate::{Finding, Section, State};
-use exits::activation::Status;
+use conclusions::activation::Status;
 use serde::{Deserialize, Serialize};
 
 /// The state of a host.

@@ -4,7 +4,7 @@ use super::rule::{Category, Rule, Verdict};
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
 use crate::{Fix, managed};
-use exits::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
+use conclusions::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
 use exits::{CurePlace, InhibitReason, counted};
 use host::Lack;
 use host::inspection::{Role, RunningVm};

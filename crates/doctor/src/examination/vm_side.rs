@@ -1,7 +1,7 @@
 //! The facts about a running VM from other sources than files.
 
+use conclusions::activation::{Activation, DeviceVerdict, IpiVirtualization};
 use exits::InhibitReason;
-use exits::activation::{Activation, DeviceVerdict, IpiVirtualization};
 
 /// One running VM: KVM's own state of it, judged.
 ///

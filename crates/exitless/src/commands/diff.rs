@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use exits::profile_comparison::{ComparisonOptions, ComparisonOrder, ProfileComparison, Recording};
+use conclusions::profile_comparison::{ComparisonOptions, ComparisonOrder, ProfileComparison, Recording};
 use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
 use traces::{ExitRecord, Recordings, Sink, Unlike};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
-use exits::activation::InForce;
+use conclusions::activation::InForce;
 use exporter::{Host, OwnCost, State, Totals, VmHost, VmIdentity};
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Vm, Vmm, Vms};

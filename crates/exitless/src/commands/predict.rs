@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use conclusions::prediction::{Assumption, Prediction, predict};
 use doctor::examination;
 use exits::Isa;
-use exits::prediction::{Assumption, Prediction, predict};
 use host::Fingerprint;
 use live::pause;
 use live::{Collector, Watch};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use exits::activation::Status;
+use conclusions::activation::Status;
 use host::vms::Vms;
 use verify::{Verify, provoke, verify};
 

@@ -1,7 +1,7 @@
 //! Advice as a document.
 
 use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
-use exits::prediction::Part;
+use conclusions::prediction::Part;
 use exits::{Access, ExitReason, Losses};
 use host::pci::Bar;
 use host::vms::Spent;

@@ -1,7 +1,7 @@
 //! The tables of `exitless advise`.
 
 use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
-use exits::prediction::Part;
+use conclusions::prediction::Part;
 use exits::{ExitReason, Profile};
 use host::pci::Bar;
 use host::vms::{Spent, Work};

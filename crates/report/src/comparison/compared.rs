@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use exits::profile_comparison::{ComparedVm, ProfileComparison, Subject};
+use conclusions::profile_comparison::{ComparedVm, ProfileComparison, Subject};
 use exits::{Access, Dimension, Grouping};
 use traces::{Recordings, Unlike};
 

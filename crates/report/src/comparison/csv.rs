@@ -1,7 +1,7 @@
 //! The rows of a comparison as comma-separated values, the total first.
 
-use exits::Change;
-use exits::profile_comparison::{Basis, ComparedRow, Estimate, Figures};
+use conclusions::Change;
+use conclusions::profile_comparison::{Basis, ComparedRow, Estimate, Figures};
 
 use super::compared::{Compared, vm};
 use crate::csv::Line;

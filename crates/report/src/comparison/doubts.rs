@@ -1,6 +1,6 @@
 //! Doubts about a comparison, in sentences.
 
-use exits::profile_comparison::{Doubt, Which};
+use conclusions::profile_comparison::{Doubt, Which};
 
 use super::compared::Compared;
 use crate::format::{count, counted, share};

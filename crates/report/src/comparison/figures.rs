@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use exits::profile_comparison::{Basis, Estimate, Per, ProfileComparison};
+use conclusions::profile_comparison::{Basis, Estimate, Per, ProfileComparison};
 
 use crate::format::{self, NONE, count, per_second};
 

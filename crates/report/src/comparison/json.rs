@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use conclusions::profile_comparison::ProfileComparison;
 use exits::Dimension;
-use exits::profile_comparison::ProfileComparison;
 use serde::Serialize;
 use traces::{Recording, Recordings, Unlike};
 

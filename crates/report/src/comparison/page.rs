@@ -5,7 +5,7 @@ mod rows;
 
 use std::collections::BTreeMap;
 
-use exits::profile_comparison::{Estimate, SideSummary, Verdict};
+use conclusions::profile_comparison::{Estimate, SideSummary, Verdict};
 use exits::{ExitReason, HandlingTime, TimelineFigure};
 use maud::{Markup, html};
 use traces::Recordings;

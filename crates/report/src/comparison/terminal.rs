@@ -1,6 +1,8 @@
 //! The tables of `exitless diff`.
 
-use exits::profile_comparison::{ComparedRow, Effect, Estimate, Figures, Per, SideSummary, Sum, Verdict};
+use conclusions::profile_comparison::{
+    ComparedRow, Effect, Estimate, Figures, Per, SideSummary, Sum, Verdict,
+};
 use traces::Recordings;
 
 use super::compared::Compared;

@@ -1,6 +1,6 @@
 //! The verdict of a comparison, in a sentence or two.
 
-use exits::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
+use conclusions::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
 
 use super::compared::Compared;
 use super::figures::{change, interval, unit};

@@ -1,6 +1,8 @@
 //! A prediction as a document.
 
-use exits::prediction::{Already, Assumption, Fate, Part, PredictedRow, Prediction, Range, Rule, Totals};
+use conclusions::prediction::{
+    Already, Assumption, Fate, Part, PredictedRow, Prediction, Range, Rule, Totals,
+};
 use exits::{ExitReason, Isa, Nested};
 use serde::Serialize;
 use traces::Recordings;

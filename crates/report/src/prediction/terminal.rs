@@ -1,6 +1,6 @@
 //! The tables of `exitless predict`.
 
-use exits::prediction::{Already, Fate, Part, PredictedRow, Prediction, Range, Rule};
+use conclusions::prediction::{Already, Fate, Part, PredictedRow, Prediction, Range, Rule};
 use exits::{Isa, Profile};
 use traces::Recordings;
 
@@ -49,7 +49,7 @@ fn assumed(prediction: &Prediction) -> String {
     let with = |has: bool| if has { "with" } else { "without" };
     let of = |isa: &Isa| match isa {
         Isa::Vmx => {
-            let exits::prediction::Apicv { posted_interrupts, ipi_virtualization } = assumption.apicv;
+            let conclusions::prediction::Apicv { posted_interrupts, ipi_virtualization } = assumption.apicv;
             format!(
                 "APICv {} posted interrupts, {} IPI virtualization",
                 with(posted_interrupts),

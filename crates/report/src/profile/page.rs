@@ -3,7 +3,7 @@
 mod rows;
 mod vcpus;
 
-use exits::profile_comparison::is_idle;
+use conclusions::profile_comparison::is_idle;
 use exits::{Dimension, ExitReason, Exits, HandlingTime, Table, TimelineFigure};
 use maud::{Markup, html};
 use traces::Recordings;

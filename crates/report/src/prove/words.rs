@@ -1,6 +1,6 @@
 //! Words and figures of a comparison of two arms by `prove`, the same in every medium.
 
-use exits::Change;
+use conclusions::Change;
 use probe::Arms;
 use probe::run::Arm;
 use prove::{ArmPair, Difference, Judgement};

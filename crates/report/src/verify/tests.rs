@@ -1,5 +1,5 @@
 use super::*;
-use exits::activation::{
+use conclusions::activation::{
     Activation, Controls, Doubt, ExitSigns, InForce, IpiVirtualization, Irqchip, Mode, NoIpiVirtualization,
     VcpuState, VmState,
 };

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use doctor::examination::without_cr8_intercept;
-use exits::Inhibits;
-use exits::activation::{
+use conclusions::activation::{
     Controls, DeviceDelivery, DeviceVerdict, Doubt, ExitSigns, InForce, IpiVirtualization, Irqchip, Mode,
     NoIpiVirtualization, PostingObstacle, Status, VmState,
 };
+use doctor::examination::without_cr8_intercept;
+use exits::Inhibits;
 use verify::{Changed, StateSeen, VmVerification};
 
 use crate::format::{count, counted, whole_time};

@@ -1,7 +1,7 @@
 //! The output of `exitless diff`, against snapshots and limits of width.
 
 use crate::pairs::{Pair, doubtful, empty, repeated, virtualized};
-use exits::profile_comparison::ComparisonOrder;
+use conclusions::profile_comparison::ComparisonOrder;
 use report::comparison::{csv, json, terminal};
 
 fn shown(pair: &Pair, width: usize) -> String {

@@ -3,7 +3,7 @@
 
 use crate::pairs::{OFF, Pair, doubtful, empty, reading, recordings, repeated, virtualized};
 use crate::synthetic;
-use exits::profile_comparison::ComparisonOrder;
+use conclusions::profile_comparison::ComparisonOrder;
 use exits::{Dimension, Grouping};
 use report::{comparison, profile, timeline};
 use traces::{Damage, Origin};

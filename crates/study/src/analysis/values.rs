@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use exits::profile_comparison::FEWEST_EXITS;
+use conclusions::profile_comparison::FEWEST_EXITS;
 use stats::Scale;
 use stats::contrast::Count;
 

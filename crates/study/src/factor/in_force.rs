@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use exits::activation::VmState;
+use conclusions::activation::VmState;
 use exits::{Inhibit as Seen, InhibitNumbering, InhibitReason, Isa};
 use host::kvm;
 use host::vms::{Vm, Vms};

@@ -1,5 +1,5 @@
 use super::*;
-use exits::activation::VcpuState;
+use conclusions::activation::VcpuState;
 use exits::{Inhibits, KernelVersion};
 use std::fs;
 

@@ -1,6 +1,6 @@
 //! Figures of the VM exits of a run.
 
-use exits::profile_comparison::is_idle;
+use conclusions::profile_comparison::is_idle;
 use exits::{ExitReason, Profile};
 
 use crate::{Better, Combine, Metric, Unit};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use exits::activation::{VcpuState, VmState};
+use conclusions::activation::{VcpuState, VmState};
 use exits::{InhibitNumbering, Isa, Profile};
 use host::vms::Vms as Discovered;
 use live::{StateReader, VcpuPlace};

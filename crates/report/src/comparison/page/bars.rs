@@ -1,6 +1,6 @@
 //! Rows before and after as bars, with the interval of the change at the bar after.
 
-use exits::profile_comparison::{ComparedRow, Estimate, Per};
+use conclusions::profile_comparison::{ComparedRow, Estimate, Per};
 use maud::{Markup, html};
 
 use crate::comparison::compared::Compared;

@@ -1,7 +1,7 @@
 //! The tables of a comparison.
 
-use exits::Change;
-use exits::profile_comparison::{ComparedRow, Effect, Estimate, Figures};
+use conclusions::Change;
+use conclusions::profile_comparison::{ComparedRow, Effect, Estimate, Figures};
 use maud::{Markup, html};
 
 use crate::comparison::compared::Compared;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exits::profile_comparison::is_idle;
+use conclusions::profile_comparison::is_idle;
 use exits::{Profile, VcpuExits};
 use maud::{Markup, html};
 use traces::Recordings;

@@ -187,7 +187,7 @@ fn by_operation(outcome: &Outcome) -> Markup {
 }
 
 /// The change without the unit, which is in the column's title.
-fn change(change: Option<exits::Change>) -> String {
+fn change(change: Option<conclusions::Change>) -> String {
     format::change(change).trim_end_matches(" %").to_owned()
 }
 

@@ -1,7 +1,7 @@
 //! Synthetic recordings before and after: interrupt virtualization off and on, repeated, and with every
 //! fault.
 
-use exits::profile_comparison::{ComparisonOptions, ProfileComparison, Recording};
+use conclusions::profile_comparison::{ComparisonOptions, ProfileComparison, Recording};
 use exits::{Access, Dimension, Direction, ExitReason, Grouping, Profile, SeriesKey, Slice, Span, Vcpu};
 use report::comparison::Compared;
 use traces::{Damage, Format, Options, Origin, Reading, Recordings, Unlike};

@@ -8,7 +8,7 @@ use super::Range;
 use super::already::is_active_throughout;
 use super::evidence::{Evidence, accesses, is_msr};
 use super::register::{Register, arms_timer};
-use crate::{ExitReason, VcpuExits};
+use exits::{ExitReason, VcpuExits};
 
 /// VMX's preemption timer, which the guest's timer uses without an interrupt of the host.
 const PREEMPTION_TIMER: ExitReason = ExitReason::vmx(52);

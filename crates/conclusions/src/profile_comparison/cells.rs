@@ -2,7 +2,7 @@
 
 use stats::blocks::BLOCKS;
 
-use crate::{Slice, Span};
+use exits::{Slice, Span};
 
 /// The most cells of a recording; their width is doubled to stay below it.
 const MOST_CELLS: u64 = 2048;

@@ -1,6 +1,6 @@
 //! Two recordings side by side.
 
-use crate::{ExitCounts, ExitReason};
+use exits::{ExitCounts, ExitReason};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //! interrupts.
 
 use super::{Controls, Status};
-use crate::Isa;
+use exits::Isa;
 use serde::Serialize;
 
 /// Evidence on IPI virtualization.

@@ -32,8 +32,8 @@ pub use row::{ComparedRow, Figures, Remainder, Sum};
 pub use side::is_idle;
 pub use subject::{ComparedVm, Subject};
 
-use crate::{Exits, GroupedTimeline, Grouping, Losses, Profile, Span};
 use estimate::{OneSide, Pair};
+use exits::{Exits, GroupedTimeline, Grouping, Losses, Profile, Span};
 use side::{Side, Sums};
 use subject::Vms;
 

@@ -1,7 +1,7 @@
 //! Splits the exits of a reason by the accessed register.
 
 use super::Part;
-use crate::{Access, Exits, HandlingTime};
+use exits::{Access, Exits, HandlingTime};
 
 /// One part of a reason's exits.
 #[derive(Debug)]

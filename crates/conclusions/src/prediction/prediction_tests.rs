@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Access, ExitReason, Exits, Vcpu};
+use exits::{Access, ExitReason, Exits, Vcpu};
 
 /// Exits of one vCPU: each reason or access with its count, 1 µs for each exit.
 fn vcpu(profile: &mut Profile, vm: u32, number: u32, rows: &[(&str, u64)]) {

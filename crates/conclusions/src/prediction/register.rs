@@ -1,7 +1,7 @@
 //! The effect on one access to a register of the local APIC.
 
 use super::{Assumption, Rule};
-use crate::{Access, Direction, ExitReason, Isa};
+use exits::{Access, Direction, ExitReason, Isa};
 
 /// The default page of the xAPIC; KVM inhibits interrupt virtualization if the guest moved it.
 const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;

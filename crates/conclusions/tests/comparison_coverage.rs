@@ -1,9 +1,10 @@
 //! Coverage of a comparison's 95 % intervals, over simulated recordings with a known truth.
 //!
-//! `cargo test -p exits --test comparison_coverage -- --nocapture` prints the shares.
+//! `cargo test -p conclusions --test comparison_coverage -- --nocapture` prints the shares.
 
-use exits::profile_comparison::{Basis, ComparisonOptions, Estimate, ProfileComparison};
-use exits::{Change, ExitReason, Profile, SeriesKey, Slice, Span, Vcpu};
+use conclusions::Change;
+use conclusions::profile_comparison::{Basis, ComparisonOptions, Estimate, ProfileComparison};
+use exits::{ExitReason, Profile, SeriesKey, Slice, Span, Vcpu};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal, Poisson};

@@ -7,7 +7,7 @@ use stats::blocks::Resampling;
 
 use super::cells::{Cells, Grid};
 use super::subject::{Subject, Vms};
-use crate::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
+use exits::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
 
 /// The vCPU halted: `EXIT_REASON_HLT` (Intel SDM volume 3, appendix C) and `VMEXIT_HLT` (AMD64 APM volume 2,
 /// appendix C). Until the next entry the guest sleeps; that time is not work.
@@ -143,7 +143,7 @@ fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed:
     let grids: Vec<Grid> = recordings
         .iter()
         .map(|recording| {
-            let finer = recording.grouped.map_or(0, crate::GroupedTimeline::width_ns);
+            let finer = recording.grouped.map_or(0, exits::GroupedTimeline::width_ns);
             Grid::new(recording.observed?, recording.profile.timeline.width_ns().max(finer))
         })
         .collect::<Option<_>>()?;
@@ -151,7 +151,7 @@ fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed:
     let mut total = vec![Cells::default(); recordings.len()];
     for (number, (recording, grid)) in recordings.iter().zip(&grids).enumerate() {
         let profile = recording.profile;
-        let mut row = |subject, start_ns, width_ns, slices: &[crate::Slice]| {
+        let mut row = |subject, start_ns, width_ns, slices: &[exits::Slice]| {
             let cells = rows.entry(subject).or_insert_with(|| vec![Cells::default(); recordings.len()]);
             grid.add(&mut cells[number], start_ns, width_ns, slices);
         };
@@ -170,12 +170,12 @@ fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed:
         }
         let timeline = &profile.timeline;
         for (series, mut slices) in timeline.iter() {
-            let vcpu = crate::Vcpu { vm: series.vm, number: None, thread: None };
+            let vcpu = exits::Vcpu { vm: series.vm, number: None, thread: None };
             let key = Key { whose: grouping.whose(vcpu), what: grouping.what(series.reason) };
             if is_idle(series.reason) && key.what == What::Everything {
                 slices.iter_mut().for_each(|slice| slice.handling_ns = 0);
             }
-            if recording.grouped.is_none() && !grouping.has(crate::Dimension::Vcpu) {
+            if recording.grouped.is_none() && !grouping.has(exits::Dimension::Vcpu) {
                 row(vms.subject(profile, key), timeline.start_ns(), timeline.width_ns(), &slices);
             }
             if is_idle(series.reason) {

@@ -1,6 +1,6 @@
 //! Signs of interrupt virtualization in a VM's exits.
 
-use crate::{Access, Direction, ExitReason, Exits, Profile};
+use exits::{Access, Direction, ExitReason, Exits, Profile};
 use serde::Serialize;
 
 /// Exits that interrupt virtualization avoids, and those that exist only with it.
@@ -72,7 +72,7 @@ impl ExitSigns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Vcpu;
+    use exits::Vcpu;
 
     #[test]
     fn an_eoi_reported_twice_counts_once() {

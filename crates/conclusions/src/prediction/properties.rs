@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Access, ExitReason, Exits, Vcpu};
+use exits::{Access, ExitReason, Exits, Vcpu};
 
 const SECOND: u64 = 1_000_000_000;
 

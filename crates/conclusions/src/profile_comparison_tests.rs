@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Access, Change, Dimension, Direction, ExitReason, SeriesKey, Slice, Span, Vcpu};
+use crate::Change;
+use exits::{Access, Dimension, Direction, ExitReason, SeriesKey, Slice, Span, Vcpu};
 use proptest::prelude::*;
 
 const WIDTH: u64 = 1 << 20;

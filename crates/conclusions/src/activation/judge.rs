@@ -1,7 +1,7 @@
 //! The verdict on one VM.
 
 use super::{ExitSigns, InhibitSeen, VcpuState, VmState};
-use crate::{Inhibit, InhibitNumbering, InhibitReason, Isa};
+use exits::{Inhibit, InhibitNumbering, InhibitReason, Isa};
 use serde::Serialize;
 
 /// The evidence on one VM.
@@ -223,7 +223,7 @@ fn seen_reasons(evidence: &Evidence<'_>) -> Vec<InForce> {
     };
     let changed = evidence.changes.iter().filter(|change| change.number < u64::BITS);
     let all = changed.fold(in_samples, |all, change| all | 1 << change.number);
-    let reasons = crate::Inhibits(all).numbers().map(|number| {
+    let reasons = exits::Inhibits(all).numbers().map(|number| {
         let inhibit = evidence.numbering.reason(number).map_or(Inhibit::Number(number), Inhibit::Named);
         of(inhibit, number)
     });

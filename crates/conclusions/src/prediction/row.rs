@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::{is_idle, recorded};
 use super::{Range, Rule};
-use crate::{Access, ExitReason, Isa};
+use exits::{Access, ExitReason, Isa};
 
 /// The part of a reason's exits in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

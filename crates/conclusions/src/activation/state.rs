@@ -1,6 +1,6 @@
 //! KVM's state of a VM's interrupt virtualization.
 
-use crate::Inhibits;
+use exits::Inhibits;
 use serde::Serialize;
 
 /// Interrupt controllers in the kernel (`enum kvm_irqchip_mode` in `arch/x86/include/asm/kvm_host.h`).

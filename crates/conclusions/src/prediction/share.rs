@@ -1,7 +1,7 @@
 //! The time of a part of the exits, if it is unknown which exits these are.
 
 use super::Range;
-use crate::HandlingTime;
+use exits::HandlingTime;
 
 /// The part of `time_ns` that is avoided with `gone` of `exits` with these `times`.
 ///

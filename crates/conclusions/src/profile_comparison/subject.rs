@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Recording;
-use crate::{Access, ExitReason, Key, Profile, What, Whose};
+use exits::{Access, ExitReason, Key, Profile, What, Whose};
 
 /// The common properties of a row's exits. The total has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ fn named_apart(profile: &Profile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dimension, Grouping, Vcpu};
+    use exits::{Dimension, Grouping, Vcpu};
 
     fn profile(vms: &[(u32, &str)]) -> Profile {
         let mut profile = Profile::new();

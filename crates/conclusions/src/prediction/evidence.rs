@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::register::{Mode, Register, arms_timer};
-use crate::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
+use exits::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
 
 /// Counts of one VM that the rules use.
 #[derive(Debug, Default)]

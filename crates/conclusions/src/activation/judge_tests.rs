@@ -1,6 +1,6 @@
 use super::*;
 use crate::activation::{Controls, InhibitSeen};
-use crate::{Inhibits, KernelVersion};
+use exits::{Inhibits, KernelVersion};
 
 /// Numbers of Linux 6.12.
 const BLOCKIRQ: u32 = 3;

@@ -10,7 +10,7 @@ use super::row::Rows;
 use super::share::time_of_part;
 use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};
-use crate::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, VcpuExits};
+use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, VcpuExits};
 
 /// Adds the rows of a VM with these vCPUs.
 pub(super) fn predict_vm(

@@ -19,9 +19,9 @@ mod split;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use crate::{Isa, Nested, Profile, VcpuExits};
 pub use already::Already;
 pub use assumption::{Apicv, Assumption, Avic};
+use exits::{Isa, Nested, Profile, VcpuExits};
 pub use range::Range;
 pub use row::{Fate, Part, PredictedRow};
 pub use rule::Rule;

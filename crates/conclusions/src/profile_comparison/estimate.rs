@@ -9,7 +9,8 @@ use super::cells::{Cells, tenths};
 use super::interval::{Basis, Estimate};
 use super::side::{RecordingSums, Side, Sums, Time};
 use super::subject::Subject;
-use crate::{Change, HandlingTime};
+use crate::Change;
+use exits::HandlingTime;
 
 /// The least number of recordings on each side for which each recording is one figure: then the interval
 /// includes the variation between runs.

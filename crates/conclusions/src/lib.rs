@@ -1,0 +1,11 @@
+//! Conclusions from VM exits and from the state of a VM: interrupt virtualization is in force or not, the exits
+//! that it would avoid, and the changes between two recordings.
+//!
+//! No I/O, no `unsafe`, no kernel formats.
+
+pub mod activation;
+mod comparison;
+pub mod prediction;
+pub mod profile_comparison;
+
+pub use comparison::{Change, Comparison, Difference, Side};
