@@ -92,6 +92,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             shown("exitless exporter", "Serve metrics at http://127.0.0.1:19170/metrics."),
             shown("exitless exporter --listen 192.0.2.10:19170", "Serve them to other machines."),
+            shown("exitless exporter --listen unix:/run/metrics.sock", "Serve them at a UNIX socket."),
         ],
     ),
     (

@@ -4,10 +4,12 @@
 //! Names, units and types follow the OpenMetrics 1.0 specification. State sets, which `prometheus-client` does not write,
 //! are gauges with a label for the state, one of which is 1.
 
+mod io_workers;
 mod metrics;
 mod serve;
 mod totals;
 
-pub use metrics::{Host, OwnCost, State, VmHost, text};
-pub use serve::{CONTENT_TYPE, Error, serve};
+pub use io_workers::IoWorkers;
+pub use metrics::{HaltPolling, Host, OwnCost, State, VmHost, text};
+pub use serve::{CONTENT_TYPE, Error, Listener, serve};
 pub use totals::{OTHER, Totals, VmIdentity};

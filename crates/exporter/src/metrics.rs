@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, Info};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::io_workers::{Device, IoWorkers, Worker};
 use crate::totals::{BOUNDS_NS, Totals, VmIdentity};
 
 /// Interrupt virtualization of a VM.
@@ -20,6 +21,20 @@ pub struct State {
     pub status: Status,
     /// Names of the inhibit reasons in force.
     pub reasons: Vec<String>,
+}
+
+/// Halt polling of a VM's vCPUs: KVM polls for a while when a vCPU halts, before it gives the CPU away
+/// (Documentation/virt/kvm/halt-polling.rst).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HaltPolling {
+    /// Polls.
+    pub attempted: u64,
+    /// Those in which the vCPU was woken.
+    pub successful: u64,
+    /// The time of these.
+    pub success_ns: u64,
+    /// The time of those after which the vCPU slept.
+    pub fail_ns: u64,
 }
 
 /// The facts of a VM from the host.
@@ -33,6 +48,8 @@ pub struct VmHost {
     pub ran_ns: u64,
     /// The time in which these threads were runnable and waited for a CPU.
     pub waited_ns: u64,
+    /// `None` if debugfs cannot be read.
+    pub halt_polling: Option<HaltPolling>,
     /// `None` until it is known.
     pub state: Option<State>,
 }
@@ -55,6 +72,8 @@ pub struct Host {
     pub totals: Totals,
     /// The running VMs.
     pub vms: BTreeMap<VmIdentity, VmHost>,
+    /// The daemon of I/O workers; `None` without one.
+    pub io_workers: Option<IoWorkers>,
     /// The findings of `doctor`; `None` until they are known.
     pub findings: Option<Tally>,
     /// The cost of the exporter.
@@ -91,6 +110,8 @@ impl Collector for Families {
         };
         out.exits(host, &labels)?;
         out.vms(host, &labels)?;
+        out.halt_polling(host, &labels)?;
+        out.io_workers(host.io_workers.as_ref().unwrap_or(&IoWorkers::default()))?;
         out.rest(host)
     }
 }
@@ -221,6 +242,68 @@ impl Out<'_> {
         self.values(Gauge, "exitless_inhibit_reason", help, None, inhibits)
     }
 
+    fn halt_polling<'a>(
+        &mut self,
+        host: &'a Host,
+        labels: &impl Fn(&'a VmIdentity) -> Labels<'a>,
+    ) -> fmt::Result {
+        let known = host.vms.iter().filter_map(|(vm, facts)| Some((vm, facts.halt_polling?)));
+        let series = |value: fn(&HaltPolling) -> [f64; 2]| {
+            known.clone().flat_map(move |(vm, polling)| {
+                ["successful", "failed"].into_iter().zip(value(&polling)).map(move |(result, value)| {
+                    let mut labels = labels(vm);
+                    labels.push(("result", result));
+                    (labels, value)
+                })
+            })
+        };
+        let polls = series(|of| [of.successful as f64, of.attempted.saturating_sub(of.successful) as f64]);
+        let help = "Polls of KVM for halted vCPUs; a failed one ends in sleep";
+        self.values(Counter, "exitless_halt_polls", help, None, polls)?;
+        let times = series(|of| [seconds(of.success_ns), seconds(of.fail_ns)]);
+        let help = "Time of these polls";
+        self.values(Counter, "exitless_halt_poll", help, Some(&Unit::Seconds), times)
+    }
+
+    fn io_workers(&mut self, daemon: &IoWorkers) -> fmt::Result {
+        let workers = |value: fn(&Worker) -> f64| {
+            daemon.workers.iter().map(move |one| (vec![("worker", one.name.as_str())], value(one)))
+        };
+        let help = "Time of I/O workers on requests";
+        let busy = workers(|one| one.busy_seconds);
+        self.values(Counter, "exitless_iocm_worker_busy", help, Some(&Unit::Seconds), busy)?;
+        let help = "Time in which I/O workers were awake";
+        let awake = workers(|one| one.awake_seconds);
+        self.values(Counter, "exitless_iocm_worker_awake", help, Some(&Unit::Seconds), awake)?;
+        let sleeps = workers(|one| one.sleeps);
+        self.values(Counter, "exitless_iocm_worker_sleeps", "Sleeps of I/O workers", None, sleeps)?;
+        let queues = workers(|one| one.queues);
+        self.values(Gauge, "exitless_iocm_worker_queues", "Virtqueues of I/O workers", None, queues)?;
+        let devices = |value: fn(&Device) -> f64| {
+            daemon.devices.iter().map(move |one| {
+                (vec![("device", one.device.as_str()), ("name", one.name.as_str())], value(one))
+            })
+        };
+        let counters: [(&str, &str, Option<&Unit>, fn(&Device) -> f64); 5] = [
+            ("exitless_iocm_device_requests", "Requests to devices of I/O workers", None, |one| one.requests),
+            ("exitless_iocm_device_data", "Data of these requests", Some(&Unit::Bytes), |one| one.bytes),
+            ("exitless_iocm_device_errors", "Requests that failed", None, |one| one.errors),
+            ("exitless_iocm_device_kicks", "Available buffer notifications of guests", None, |one| one.kicks),
+            ("exitless_iocm_device_calls", "Used buffer notifications to guests", None, |one| one.calls),
+        ];
+        for (name, help, unit, value) in counters {
+            self.values(Counter, name, help, unit, devices(value))?;
+        }
+        let help = "Requests in flight";
+        self.values(Gauge, "exitless_iocm_device_in_flight", help, None, devices(|one| one.in_flight))?;
+        let mut family =
+            self.family("exitless_iocm_device", "The VM that is connected to a device", None, Info)?;
+        for one in &daemon.devices {
+            family.encode_info(&[("device", &one.device), ("name", &one.name), ("vm", &one.vm)])?;
+        }
+        Ok(())
+    }
+
     fn rest(&mut self, host: &Host) -> fmt::Result {
         let findings = host.findings.iter().flat_map(|tally| {
             let by_state =
@@ -254,6 +337,7 @@ const STATES: [(&str, Status); 4] = [
 mod tests {
     use super::*;
     use exits::{ExitReason, Profile, Vcpu};
+    use serde_json::json;
 
     fn vm(name: &str, process: u32) -> VmIdentity {
         VmIdentity { name: name.to_owned(), process, start_ticks: 1 }
@@ -270,11 +354,29 @@ mod tests {
         let mut totals = Totals::default();
         totals.add(&profile, &[(71, web.clone())].into());
         let state = State { status: Status::Inhibited, reasons: vec!["pit_reinj".to_owned()] };
-        let facts =
-            VmHost { vmm: "qemu", vcpus: 1, ran_ns: 2_500_000_000, waited_ns: 1_000_000, state: Some(state) };
+        let polling = HaltPolling { attempted: 10, successful: 4, success_ns: 40_000, fail_ns: 1_200_000 };
+        let facts = VmHost {
+            vmm: "qemu",
+            vcpus: 1,
+            ran_ns: 2_500_000_000,
+            waited_ns: 1_000_000,
+            halt_polling: Some(polling),
+            state: Some(state),
+        };
+        let daemon = json!({
+            "ticks_per_second": 1000,
+            "workers": { "w.0": {
+                "queues": ["vq.0.0"],
+                "statistics": { "useful_ticks": 1500, "awake_ticks": 2500, "sleeps": 3 },
+            } },
+            "devices": { "d.0": { "name": "disk", "vm": "web", "statistics": {
+                "requests": 9, "bytes": 36864, "errors": 1, "kicks": 5, "calls": 6, "in_flight": 2,
+            } } },
+        });
         Host {
             totals,
             vms: [(web, facts)].into(),
+            io_workers: Some(IoWorkers::of_tree(&daemon)),
             findings: Some(Tally { fail: 1, warn: 2, pass: 3, skip: 4 }),
             own: OwnCost { cpu_seconds: 0.25, resident_bytes: 1 << 20, collection_seconds: 0.001 },
             version: "0.0.0",
@@ -287,10 +389,14 @@ mod tests {
     }
 
     #[test]
-    fn the_alert_rules_name_metrics_that_there_are() {
-        let rules = include_str!("../../../packaging/prometheus/exitless.rules.yml");
+    fn the_alert_rules_and_the_dashboard_name_metrics_that_there_are() {
+        name_what_there_is(include_str!("../../../packaging/prometheus/exitless.rules.yml"));
+        name_what_there_is(include_str!("../../../packaging/grafana/exitless.json"));
+    }
+
+    fn name_what_there_is(file: &str) {
         let written = text(host());
-        let names: Vec<&str> = rules
+        let names: Vec<&str> = file
             .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
             .filter(|word| word.starts_with("exitless_"))
             .collect();

@@ -1,12 +1,14 @@
 //! The server: HTTP/1.1, one page.
 //!
-//! Whoever can connect may send anything, slowly or never: a connection has a time, a number and a size that it cannot
+//! Anyone who can connect may send anything, slowly or never: a connection has a time, a number and a size that it cannot
 //! exceed, and the answer is made at most once in [`FRESH`].
 
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -30,12 +33,65 @@ const FRESH: Duration = Duration::from_secs(1);
 const CONNECTIONS: usize = 32;
 /// The time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
-/// The time of a connection, after which whoever does not read the answer is dropped.
+/// The time of a connection, after which a client that does not read the answer is dropped.
 const CONNECTION: Duration = Duration::from_secs(60);
 /// The size of a request's head.
 const HEAD_BYTES: usize = 16 << 10;
 /// The interval of looks at the signal to stop.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// A listening socket.
+#[derive(Debug)]
+pub enum Listener {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// A UNIX socket.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+/// The same, in the runtime.
+enum Accepting {
+    Tcp(tokio::net::TcpListener),
+    Unix(tokio::net::UnixListener),
+}
+
+impl Accepting {
+    fn new(listener: Listener) -> io::Result<Self> {
+        Ok(match listener {
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Self::Tcp(tokio::net::TcpListener::from_std(listener)?)
+            }
+            Listener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Self::Unix(tokio::net::UnixListener::from_std(listener)?)
+            }
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Connection> {
+        Ok(match self {
+            Self::Tcp(listener) => Box::pin(listener.accept().await?.0),
+            Self::Unix(listener) => Box::pin(listener.accept().await?.0),
+        })
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite {}
+impl<S: AsyncRead + AsyncWrite> Stream for S {}
+type Connection = Pin<Box<dyn Stream>>;
 
 /// An error of the server.
 #[derive(Debug, thiserror::Error)]
@@ -50,15 +106,14 @@ pub enum Error {
 /// # Errors
 /// If the listener cannot be used.
 pub fn serve(
-    listener: TcpListener,
+    listener: Listener,
     collect: impl FnMut() -> String + 'static,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Serve)?;
     let tasks = tokio::task::LocalSet::new();
-    listener.set_nonblocking(true).map_err(Error::Serve)?;
     tasks.block_on(&runtime, async {
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Serve)?;
+        let listener = Accepting::new(listener).map_err(Error::Serve)?;
         let page = Rc::new(Page { collect: RefCell::new(Box::new(collect)), last: RefCell::new(None) });
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let accepting = async {
@@ -66,7 +121,7 @@ pub fn serve(
                 // Never closed.
                 let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
                 let connection = match listener.accept().await {
-                    Ok((connection, _)) => connection,
+                    Ok(connection) => connection,
                     // Of a connection that ended meanwhile, or for want of descriptors, which come back.
                     Err(_) => {
                         sleep(LOOK).await;
@@ -84,7 +139,7 @@ pub fn serve(
                         .header_read_timeout(HEAD)
                         .max_buf_size(HEAD_BYTES)
                         .serve_connection(TokioIo::new(connection), answer);
-                    // Whoever sent no HTTP or went away hears nothing.
+                    // A client that sent no HTTP or went away hears nothing.
                     let _ended = timeout(CONNECTION, connection).await;
                     drop(place);
                 });
@@ -150,6 +205,7 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpStream};
+    use std::os::unix::net::UnixStream;
 
     /// Runs `ask` beside a server, whose answers count how often they were made.
     fn beside(ask: impl FnOnce(SocketAddr)) {
@@ -163,7 +219,7 @@ mod tests {
                     made += 1;
                     format!("made {made}\n# EOF\n")
                 };
-                serve(listener, collect, &stop).unwrap();
+                serve(listener.into(), collect, &stop).unwrap();
             });
             ask(address);
             stop.store(true, Ordering::Relaxed);
@@ -196,6 +252,23 @@ mod tests {
                 b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             );
             assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("allow: GET, HEAD"), "{post}");
+        });
+    }
+
+    #[test]
+    fn a_unix_socket_answers_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metrics.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| serve(listener.into(), || "# EOF\n".to_owned(), &stop).unwrap());
+            let mut connection = UnixStream::connect(&path).unwrap();
+            connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            assert!(answer.contains("200 OK") && answer.ends_with("# EOF\n"), "{answer}");
         });
     }
 

@@ -20,6 +20,7 @@ use crate::{Error, Root};
 use descriptors::Descriptors;
 use process::{Listing, Process};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use device::AssignedDevice;
@@ -202,6 +203,23 @@ fn is_number(name: &str) -> bool {
 }
 
 impl Vm {
+    /// Those of these counters that KVM keeps for the VM in debugfs, summed over its directories; none if debugfs cannot
+    /// be read.
+    #[must_use]
+    pub fn counters(&self, root: &Root, names: &[&str]) -> BTreeMap<String, u64> {
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for home in &self.debugfs {
+            for &name in names {
+                let text = root.text(&format!("{}/{name}", home.display()), "a count");
+                if let Some(count) = text.ok().and_then(|text| text.parse::<u64>().ok()) {
+                    let sum = found.entry(name.to_owned()).or_default();
+                    *sum = sum.saturating_add(count);
+                }
+            }
+        }
+        found
+    }
+
     /// `None` if the process has ended.
     fn read(
         process: &Process,

@@ -18,7 +18,7 @@ pub mod ring;
 pub mod running;
 pub mod safety;
 pub mod session;
-mod socket_file;
+pub mod socket_file;
 pub mod statistics;
 pub mod testing;
 pub mod worker;

@@ -1,6 +1,6 @@
 //! Socket files in directories that others may write to.
 //!
-//! The daemon makes them as root, and its own user may write to `/run/exitless`. So a file is opened by descriptor and
+//! A daemon makes them as root, and its own user may write to `/run/exitless`. So a file is opened by descriptor and
 //! checked before its owner is changed.
 
 use files::{Directory, Missing};
@@ -16,10 +16,13 @@ use std::path::Path;
 
 /// The owner, group and mode of a socket's file; `None` where nothing is to be set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct SocketAccess {
-    pub(crate) user: Option<u32>,
-    pub(crate) group: Option<u32>,
-    pub(crate) mode: Option<u32>,
+pub struct SocketAccess {
+    /// The user, by number.
+    pub user: Option<u32>,
+    /// The group, by number.
+    pub group: Option<u32>,
+    /// The permissions.
+    pub mode: Option<u32>,
 }
 
 /// The number of connections that may wait to be accepted.
@@ -27,7 +30,7 @@ const BACKLOG: i32 = 128;
 
 /// The file of a listening socket.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     directory: Directory,
     name: OsString,
     /// The device and inode of the file that was made.
@@ -37,11 +40,10 @@ pub(crate) struct SocketFile {
 impl SocketFile {
     /// Makes a listening socket. One that a program left when it ended is replaced; one on which a program listens is
     /// in use. If its owner or group has to change, nobody but root can connect before that.
-    pub(crate) fn bind(
-        path: &Path,
-        missing: Missing,
-        access: SocketAccess,
-    ) -> io::Result<(Self, UnixListener)> {
+    ///
+    /// # Errors
+    /// If the directory cannot be opened, or the socket cannot be made or given away.
+    pub fn bind(path: &Path, missing: Missing, access: SocketAccess) -> io::Result<(Self, UnixListener)> {
         let mut file = Self::at(path, missing)?;
         // bind(2) follows no link, whatever the path is.
         let reached = file.directory.reach(&file.name);
@@ -71,7 +73,10 @@ impl SocketFile {
     }
 
     /// The file of a listening socket that an earlier daemon made.
-    pub(crate) fn found_at(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is no socket.
+    pub fn found_at(path: &Path) -> io::Result<Self> {
         let mut file = Self::at(path, Missing::Refused)?;
         let found = fstat(file.directory.entry(&file.name)?)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
@@ -82,7 +87,8 @@ impl SocketFile {
     }
 
     /// Tests whether it has this owner, group and mode, as far as they are named.
-    pub(crate) fn has(&self, access: SocketAccess) -> bool {
+    #[must_use]
+    pub fn has(&self, access: SocketAccess) -> bool {
         let found = self.directory.entry(&self.name).and_then(|entry| Ok(fstat(entry)?));
         let is = |wanted: Option<u32>, found| wanted.is_none_or(|wanted| wanted == found);
         found.is_ok_and(|found| {
@@ -94,7 +100,10 @@ impl SocketFile {
 
     /// Gives the directory to a user if it was made for the socket, so that the daemon can remove its socket and make
     /// others there.
-    pub(crate) fn give_directory(&self, user: u32) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If this process may not.
+    pub fn give_directory(&self, user: u32) -> io::Result<()> {
         match self.directory.was_made() {
             true => Ok(chownat(&self.directory, "", Some(Uid::from_raw(user)), None, AtFlags::EMPTY_PATH)?),
             false => Ok(()),
@@ -123,7 +132,7 @@ impl SocketFile {
 
     /// Removes the file from the directory that it was made in. It is no error if the file is gone, and a file that
     /// somebody put in its place stays.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         if self.made.is_some() && self.made == self.found() {
             let _ = self.directory.remove(&self.name);
         }

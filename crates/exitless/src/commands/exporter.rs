@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,10 +13,14 @@ use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
-use exporter::{Host, OwnCost, State, Totals, VmHost, VmIdentity};
+use exporter::{HaltPolling, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
+use files::Missing;
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Vm, Vmm, Vms};
 use host::{Inspection, Root};
+use iocm::config::{SOCKET, SocketsConfig};
+use iocm::control::client::{Client, ClientError};
+use iocm::socket_file::SocketFile;
 use live::{Collector, pause};
 use verify::{Verification, Verify, VmVerification};
 
@@ -28,15 +33,79 @@ use crate::{interrupt, status};
 const STATES: Duration = Duration::from_secs(30);
 /// The number of judgements between two examinations of the host as `doctor` makes them.
 const EXAMINATIONS: u32 = 20;
+/// The interval at which a daemon of I/O workers is asked.
+const IO_WORKERS: Duration = Duration::from_secs(5);
+/// The age at which its last answer is no longer shown.
+const TOO_OLD: Duration = Duration::from_secs(15);
 
 /// Arguments of `exporter`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The address and port to answer at, without encryption or passwords.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:19170")]
-    listen: SocketAddr,
+    /// The address and port to answer at, without encryption or passwords, or unix: and the path of a socket.
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", default_value = "127.0.0.1:19170")]
+    listen: Place,
+    /// The group that may use the UNIX socket; by default only its owner may.
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
+    /// The control socket of a daemon of I/O workers; it is no error if there is none.
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    iocm: PathBuf,
     #[command(flatten)]
     watch: WatchArguments,
+}
+
+/// The place at which metrics are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("a path has to follow unix:".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => text.parse().map(Self::Tcp).map_err(|_| {
+                format!("`{text}` is no address and port, such as 127.0.0.1:19170, and no unix:PATH")
+            }),
+        }
+    }
+}
+
+impl Arguments {
+    /// Listens. The file of a UNIX socket is removed at the end.
+    fn listener(&self) -> anyhow::Result<(Listener, Option<SocketFile>)> {
+        match &self.listen {
+            Place::Tcp(_) if self.socket_group.is_some() => {
+                Err(status::Usage("--socket-group is for --listen unix:PATH".to_owned()).into())
+            }
+            Place::Tcp(address) => {
+                let bound = TcpListener::bind(address);
+                let listener = bound.with_context(|| format!("Could not listen at {address}"))?;
+                tracing::info!("Metrics are at http://{}/metrics", listener.local_addr()?);
+                if !address.ip().is_loopback() {
+                    tracing::warn!("Anyone who reaches {address} can read the names of VMs and their exits");
+                }
+                Ok((listener.into(), None))
+            }
+            Place::Unix(path) => {
+                let mode = if self.socket_group.is_some() { "0660" } else { "0600" };
+                let sockets = SocketsConfig {
+                    owner: None,
+                    group: self.socket_group.clone(),
+                    mode: Some(mode.to_owned()),
+                };
+                let bound = SocketFile::bind(path, Missing::Refused, sockets.access()?);
+                let (file, listener) =
+                    bound.with_context(|| format!("Could not listen at {}", path.display()))?;
+                tracing::info!("Metrics are at {}", path.display());
+                Ok((listener.into(), Some(file)))
+            }
+        }
+    }
 }
 
 /// Runs the subcommand.
@@ -46,26 +115,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Err(status::Usage(xen.to_owned()).into());
     }
     let stop = interrupt::flag()?;
-    let bound = TcpListener::bind(arguments.listen);
-    let listener = bound.with_context(|| format!("Could not listen at {}", arguments.listen))?;
+    let (listener, file) = arguments.listener()?;
     let watch = arguments.watch.watch(false)?;
     let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
-    tracing::info!("Metrics are at http://{}/metrics", listener.local_addr()?);
-    if !arguments.listen.ip().is_loopback() {
-        tracing::warn!(
-            "Everybody who reaches {} can read the names of VMs and their exits",
-            arguments.listen
-        );
-    }
     let judged = Arc::new(Mutex::new(Judged::default()));
     let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({
         let (judged, stop, wanted) =
             (Arc::clone(&judged), Arc::clone(&stop), arguments.watch.wanted().to_vec());
         move || Judged::keep(&judged, &wanted, &stop)
     })?;
+    let daemon = Arc::new(Mutex::new(None));
+    // It is not waited for: a daemon that does not answer may hold it up.
+    std::thread::Builder::new().name("iocm".to_owned()).spawn({
+        let (daemon, stop, socket) = (Arc::clone(&daemon), Arc::clone(&stop), arguments.iocm.clone());
+        move || ask_daemon(&daemon, &socket, &stop)
+    })?;
     let wanted = arguments.watch.wanted().to_vec();
-    let mut collection = Collection { collector, wanted, totals: Totals::default(), judged };
-    exporter::serve(listener, move || exporter::text(collection.collect()), &stop)?;
+    let mut collection = Collection { collector, wanted, totals: Totals::default(), judged, daemon };
+    let served = exporter::serve(listener, move || exporter::text(collection.collect()), &stop);
+    file.iter().for_each(SocketFile::remove);
+    served?;
     // It ends with the signal; a panic there has said so itself.
     let _ended = judge.join();
     Ok(ExitCode::SUCCESS)
@@ -94,6 +163,38 @@ impl Judged {
             if !pause(next, stop) {
                 return;
             }
+        }
+    }
+}
+
+/// The last answer of a daemon of I/O workers, and its time.
+type Daemon = Mutex<Option<(Instant, IoWorkers)>>;
+
+/// Asks a daemon for its counters until `stop` is set.
+fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
+    let connect = || -> Result<Client, ClientError> {
+        let client = Client::connect(socket)?;
+        client.limit(IO_WORKERS)?;
+        Ok(client)
+    };
+    let mut client = None;
+    loop {
+        let next = Instant::now() + IO_WORKERS;
+        let asked = match client.take() {
+            Some(client) => Ok(client),
+            None => connect(),
+        };
+        let answered = asked.and_then(|mut client| Ok((client.get("")?, client)));
+        match answered {
+            Ok((tree, again)) => {
+                let counters = (Instant::now(), IoWorkers::of_tree(&tree));
+                *daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
+                client = Some(again);
+            }
+            Err(error) => tracing::debug!("{error}"),
+        }
+        if !pause(next, stop) {
+            return;
         }
     }
 }
@@ -139,6 +240,7 @@ struct Collection {
     wanted: Vec<String>,
     totals: Totals,
     judged: Arc<Mutex<Judged>>,
+    daemon: Arc<Daemon>,
 }
 
 impl Collection {
@@ -161,11 +263,32 @@ impl Collection {
         Host {
             totals: self.totals.clone(),
             vms: vms.collect(),
+            io_workers: self.io_workers(),
             findings: judged.findings,
             own: own_cost(began),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+
+    fn io_workers(&self) -> Option<IoWorkers> {
+        let last = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(read, _)| read.elapsed() < TOO_OLD).map(|(_, counters)| counters.clone())
+    }
+}
+
+/// KVM's counters of halt polling (`kvm_vcpu_stat_generic` of include/linux/kvm_types.h).
+const HALT_POLLING: [&str; 4] =
+    ["halt_attempted_poll", "halt_successful_poll", "halt_poll_success_ns", "halt_poll_fail_ns"];
+
+fn halt_polling(vm: &Vm) -> Option<HaltPolling> {
+    let counters = vm.counters(&Root::live(), &HALT_POLLING);
+    let [attempted, successful, success_ns, fail_ns] = HALT_POLLING.map(|name| counters.get(name).copied());
+    Some(HaltPolling {
+        attempted: attempted?,
+        successful: successful?,
+        success_ns: success_ns?,
+        fail_ns: fail_ns?,
+    })
 }
 
 fn identity(vm: &Vm) -> Option<VmIdentity> {
@@ -190,6 +313,7 @@ fn facts(vm: &Vm, state: Option<State>) -> VmHost {
         vcpus: vm.vcpus.len(),
         ran_ns: sum.ran_ns,
         waited_ns: sum.waited_ns,
+        halt_polling: halt_polling(vm),
         state,
     }
 }

@@ -30,6 +30,7 @@ fn prometheus_is_told_of_a_guests_exits_and_of_avic() {
     assert_eq!(of("exitless_vm_vcpus", &[]), Some(2.0));
     assert_eq!(of("exitless_lost_exits_total", &[]), Some(0.0));
     assert!(of("exitless_vcpu_run_seconds_total", &[]) > Some(0.0));
+    assert!(of("exitless_halt_poll_seconds_total", &["result=\"failed\""]).is_some(), "{}", said.out);
     assert!(of("exitless_doctor_findings", &["state=\"pass\""]) > Some(10.0));
     assert!(of("exitless_exits_total", &["reason=\"hlt\""]) > Some(0.0), "{}", said.out);
     let infinite = of("exitless_exit_duration_seconds_bucket", &["le=\"+Inf\""]);

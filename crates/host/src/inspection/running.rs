@@ -145,7 +145,7 @@ impl RunningVm {
             threads: threads(root, &vm),
             cpuset: cpuset(root, cgroup.get()),
             assigned: crate::posting::devices_in(root, &vm),
-            counters: counters(root, &vm),
+            counters: vm.counters(root, COUNTERS),
             cgroup: cgroup.map(|(path, _)| path),
             vm,
         }
@@ -249,20 +249,6 @@ const COUNTERS: &[&str] = &[
     "directed_yield_attempted",
     "guest_mode",
 ];
-
-fn counters(root: &Root, vm: &Vm) -> BTreeMap<String, u64> {
-    let mut found: BTreeMap<String, u64> = BTreeMap::new();
-    for home in &vm.debugfs {
-        for &name in COUNTERS {
-            let text = root.text(&format!("{}/{name}", home.display()), "a count");
-            if let Some(count) = text.ok().and_then(|text| text.parse::<u64>().ok()) {
-                let sum = found.entry(name.to_owned()).or_default();
-                *sum = sum.saturating_add(count);
-            }
-        }
-    }
-    found
-}
 
 #[cfg(test)]
 mod tests {

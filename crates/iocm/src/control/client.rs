@@ -2,10 +2,13 @@
 
 use super::error::{ControlError, Errno};
 use serde_json::{Value as Json, json};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The longest answer. A tree of a thousand devices takes some 2 MiB.
+const LONGEST: u64 = 64 << 20;
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -61,6 +64,16 @@ impl Client {
         let stream = UnixStream::connect(path)
             .map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Waits for each part of an answer no longer than this.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAnswer`].
+    pub fn limit(&self, time: Duration) -> Result<(), ClientError> {
+        let stream = self.stream.get_ref();
+        let limited = stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)));
+        limited.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })
     }
 
     /// Sends a request, and waits for its answer.
@@ -162,7 +175,7 @@ impl Client {
 
     fn receive(&mut self) -> Result<Json, ClientError> {
         let mut line = String::new();
-        let read = self.stream.read_line(&mut line);
+        let read = (&mut self.stream).take(LONGEST).read_line(&mut line);
         let read = read.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })?;
         if read == 0 {
             return Err(ClientError::NoAnswer {
