@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use load::Outcome;
+use load::LoadResult;
 use study::workload::{Output, Outputs, Scene, Workload, WorkloadPlan};
 
 const PLANS: &[&str] = &[
@@ -37,7 +37,7 @@ fuzz_target!(|text: &str| {
             assert!(described.iter().any(|by| by.covers(&metric.name)), "{metric:?}");
         }
     }
-    if let Ok(outcome) = Outcome::read(text) {
+    if let Ok(outcome) = LoadResult::read(text) {
         assert!(outcome.attained_rate().is_finite());
     }
 });

@@ -1,6 +1,6 @@
 //! Cures as data: the changes of a definition that a program can make by itself.
 
-use domain::{Backend, Change, Definition, Device, DeviceKind, FeatureState, Irqchip};
+use domain::{Backend, Definition, DefinitionChange, Device, DeviceKind, FeatureState, Irqchip};
 use serde::{Deserialize, Serialize};
 
 /// A part of a cure, whatever text the definition is written in. What it comes to depends on the definition's devices:
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Action {
     /// Where the interrupt controllers are emulated.
     Irqchip(Irqchip),
-    /// Whether there is an HPET.
+    /// True if there is an HPET.
     Hpet(bool),
     /// A feature of the CPU, by QEMU's name with dashes.
     CpuFeature(String, FeatureState),
@@ -32,25 +32,24 @@ pub enum Action {
 impl Action {
     /// The changes that this takes in `definition`: one for each device that it concerns; none where none is.
     #[must_use]
-    pub fn changes(&self, definition: &Definition) -> Vec<Change> {
-        let devices = |is: &dyn Fn(&Device) -> bool, change: &dyn Fn(usize) -> Change| {
+    pub fn changes(&self, definition: &Definition) -> Vec<DefinitionChange> {
+        let devices = |is: &dyn Fn(&Device) -> bool, change: &dyn Fn(usize) -> DefinitionChange| {
             let numbered = definition.devices.iter().enumerate().filter(|(_, device)| is(device));
             numbered.map(|(number, _)| change(number)).collect()
         };
         match self {
-            Self::Irqchip(irqchip) => vec![Change::Irqchip(*irqchip)],
-            Self::Hpet(present) => vec![Change::Hpet(*present)],
-            Self::CpuFeature(name, state) => vec![Change::CpuFeature(name.clone(), *state)],
-            Self::Hyperv(name) => vec![Change::HyperV(name.clone(), true)],
+            Self::Irqchip(irqchip) => vec![DefinitionChange::Irqchip(*irqchip)],
+            Self::Hpet(present) => vec![DefinitionChange::Hpet(*present)],
+            Self::CpuFeature(name, state) => vec![DefinitionChange::CpuFeature(name.clone(), *state)],
+            Self::Hyperv(name) => vec![DefinitionChange::HyperV(name.clone(), true)],
             Self::Model { from, to } => {
-                devices(&|device| from.iter().any(|one| names(one, device)), &|device| Change::DeviceModel {
-                    device,
-                    model: to.clone(),
+                devices(&|device| from.iter().any(|one| names(one, device)), &|device| {
+                    DefinitionChange::DeviceModel { device, model: to.clone() }
                 })
             }
-            Self::Vhost(on) => {
-                devices(&|device| is_own_virtio_net(device, *on), &|device| Change::Vhost { device, on: *on })
-            }
+            Self::Vhost(on) => devices(&|device| is_own_virtio_net(device, *on), &|device| {
+                DefinitionChange::Vhost { device, on: *on }
+            }),
         }
     }
 }

@@ -135,10 +135,10 @@ fn a_change_concerns_the_devices_that_it_names_and_no_others() {
     let vhost = Action::Vhost(true);
     let taps = "-nodefaults -netdev tap,id=a -device virtio-net-pci,netdev=a \
         -netdev tap,id=b,vhost=on -device virtio-net-pci,netdev=b";
-    assert_eq!(of(&vhost, taps), [Change::Vhost { device: 0, on: true }]);
+    assert_eq!(of(&vhost, taps), [DefinitionChange::Vhost { device: 0, on: true }]);
     let model = Action::Model { from: vec!["e1000*".to_owned()], to: "virtio-net-pci".to_owned() };
     let cards = "-nodefaults -device rtl8139 -device e1000e -device e1000";
-    let changed = |device| Change::DeviceModel { device, model: "virtio-net-pci".to_owned() };
+    let changed = |device| DefinitionChange::DeviceModel { device, model: "virtio-net-pci".to_owned() };
     assert_eq!(of(&model, cards), [changed(1), changed(2)]);
     assert_eq!(of(&model, "-nodefaults"), []);
 }

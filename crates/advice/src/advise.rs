@@ -27,18 +27,18 @@ pub struct VmAdvice<'a> {
     pub vm: Option<u32>,
     /// Its name.
     pub name: Option<String>,
-    /// Whether its definition was at hand.
+    /// True if its definition was at hand.
     pub has_definition: bool,
     /// vCPUs that had exits.
     pub vcpus: usize,
     /// All its exits.
     pub exits: u64,
-    /// How long the host took over them, nanoseconds, without sleep.
+    /// The time for which the host took over them, nanoseconds, without sleep.
     pub time_ns: u64,
-    /// How long vCPUs slept, nanoseconds.
+    /// The time for which vCPUs slept, nanoseconds.
     pub sleep_ns: u64,
     /// What causes them: those with an open cure first, then by time.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<DeviceExits<'a>>,
     /// What costs without exits, by the definition.
     pub suspects: Vec<&'a Suspect>,
 }
@@ -59,18 +59,18 @@ pub enum Of<'a> {
 pub struct Cured<'a> {
     /// The cure.
     pub cure: &'a Cure,
-    /// Whether the VM has it already, by its definition or by its exits.
+    /// True if the VM has it already, by its definition or by its exits.
     pub there: bool,
 }
 
 /// The exits of one device.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row<'a> {
+pub struct DeviceExits<'a> {
     /// The device.
     pub of: Of<'a>,
-    /// How many exits.
+    /// The number of exits.
     pub exits: u64,
-    /// How long the host took over them, nanoseconds. An estimate where exits of a reason are told apart by accesses.
+    /// The time for which the host took over them, nanoseconds. An estimate where exits of a reason are told apart by accesses.
     pub time_ns: u64,
     /// By reason and access, the most time first.
     pub parts: Vec<(ExitReason, Part, u64, u64)>,
@@ -80,8 +80,8 @@ pub struct Row<'a> {
     pub cures: Vec<Cured<'a>>,
 }
 
-impl Row<'_> {
-    /// Whether the vCPU sleeps in them, so that their time is no cost.
+impl DeviceExits<'_> {
+    /// Tests whether the vCPU sleeps in them, so that their time is no cost.
     #[must_use]
     pub fn sleeps(&self) -> bool {
         matches!(self.of, Of::Device(device) if device.sleeps)
@@ -210,7 +210,7 @@ struct Rows<'a, 'f> {
     table: &'a Table,
     facts: Option<&'f Facts>,
     seen: Seen,
-    rows: Vec<Row<'a>>,
+    rows: Vec<DeviceExits<'a>>,
 }
 
 impl<'a> Rows<'a, '_> {
@@ -229,7 +229,14 @@ impl<'a> Rows<'a, '_> {
             Some(at) => &mut self.rows[at],
             None => {
                 let cures = self.cures(of);
-                self.rows.push(Row { of, exits: 0, time_ns: 0, parts: Vec::new(), bars: Vec::new(), cures });
+                self.rows.push(DeviceExits {
+                    of,
+                    exits: 0,
+                    time_ns: 0,
+                    parts: Vec::new(),
+                    bars: Vec::new(),
+                    cures,
+                });
                 let last = self.rows.len() - 1;
                 &mut self.rows[last]
             }

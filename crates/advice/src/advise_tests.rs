@@ -98,7 +98,7 @@ fn like(wanted: &Match) -> (ExitReason, Option<Access>) {
     }
 }
 
-/// Whether this cure is open where exits of its device were seen and, beside them, `others`.
+/// Tests whether this cure is open where exits of its device were seen and, beside them, `others`.
 fn is_open(table: &Table, device: &Device, cure: &Cure, others: &[&Match]) -> bool {
     let mut of = Profile::new();
     let vcpu = of.vcpu(Vcpu { vm: Some(7), number: Some(0), thread: Some(8) });

@@ -125,13 +125,13 @@ impl Facts {
         self.bars.iter().find(|bar| bar.has(access))
     }
 
-    /// Whether this holds.
+    /// Tests whether this holds.
     #[must_use]
     pub fn has(&self, fact: Fact) -> bool {
         self.facts.contains(&fact)
     }
 
-    /// Whether all of these hold.
+    /// Tests whether all of these hold.
     #[must_use]
     pub fn all(&self, facts: &[Fact]) -> bool {
         facts.iter().all(|&fact| self.has(fact))

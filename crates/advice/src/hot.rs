@@ -6,7 +6,7 @@ use exits::ExitReason;
 use hotspots::{Part, Recording, Selection, Summary, SymbolRow};
 use stats::Estimate;
 
-use crate::{Row, VmAdvice};
+use crate::{DeviceExits, VmAdvice};
 
 /// Samples of the exits of one row. They are of the exits' reasons: which of them reached for which device a sample does
 /// not say, so rows of the same reasons have the same.
@@ -25,7 +25,7 @@ pub struct Hot {
 /// What a recording of hot spots says of a row; `None` where no sample met its exits. A VM is found in the recording by
 /// its number, or by its name.
 #[must_use]
-pub fn hot(vm: &VmAdvice<'_>, row: &Row<'_>, recording: &Recording) -> Option<Hot> {
+pub fn hot(vm: &VmAdvice<'_>, row: &DeviceExits<'_>, recording: &Recording) -> Option<Hot> {
     let is_there = |number: &u32| recording.measured.keys().any(|key| key.0 == Some(*number));
     let by_name = || {
         let named = recording.names.iter().filter(|(_, name)| Some(*name) == vm.name.as_ref());

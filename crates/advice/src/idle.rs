@@ -26,7 +26,7 @@ pub struct Audit<'a> {
     pub budget: f64,
     /// Exits a second.
     pub exits_per_second: f64,
-    /// How often a vCPU slept and was woken, a second.
+    /// The number of times that a vCPU slept and was woken, a second.
     pub sleeps_per_second: f64,
     /// What the exits are of, the most first.
     pub sources: Vec<Source<'a>>,
@@ -42,13 +42,13 @@ impl Audit<'_> {
         self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.host_ns))
     }
 
-    /// How often any of its threads was woken.
+    /// The number of times that any of its threads was woken.
     #[must_use]
     pub fn wake_ups(&self) -> u64 {
         self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.wake_ups))
     }
 
-    /// Whether the VM stays within its budget.
+    /// Tests whether the VM stays within its budget.
     #[must_use]
     pub fn is_within(&self) -> bool {
         self.exits_per_second <= self.budget
@@ -61,7 +61,7 @@ pub fn audit<'a>(advice: &VmAdvice<'a>, observed_ns: u64, budget: f64) -> Audit<
     let rate = |exits: u64| if observed_ns == 0 { 0.0 } else { exits as f64 / observed_ns as f64 * 1e9 };
     let mut rows: Vec<_> = advice.rows.iter().collect();
     rows.sort_by_key(|row| Reverse(row.exits));
-    let source = |row: &&crate::Row<'a>| Source {
+    let source = |row: &&crate::DeviceExits<'a>| Source {
         of: row.of,
         wakes: match row.of {
             Of::Device(device) => device.wakes.as_deref(),

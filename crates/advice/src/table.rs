@@ -1,6 +1,6 @@
 //! What is known of devices, read from the files that are compiled in.
 
-use domain::{Change, Definition};
+use domain::{Definition, DefinitionChange};
 use exits::{Access, ExitReason};
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
@@ -121,13 +121,13 @@ pub struct Cure {
 }
 
 impl Cure {
-    /// Whether it can be a cure for a VM with these exits, of which `facts` is known.
+    /// Tests whether it can be a cure for a VM with these exits, of which `facts` is known.
     pub(crate) fn fits(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
         facts.is_none_or(|facts| facts.all(&self.when))
             && (self.when_seen.is_empty() || seen.has_any(&self.when_seen))
     }
 
-    /// Whether the VM has it already.
+    /// Tests whether the VM has it already.
     pub(crate) fn is_there(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
         facts.is_some_and(|facts| self.there.iter().any(|&fact| facts.has(fact)))
             || seen.has_any(&self.there_seen)
@@ -135,7 +135,7 @@ impl Cure {
 
     /// The changes that it takes in `definition`; none where a program cannot make it, or nothing there is concerned.
     #[must_use]
-    pub fn changes(&self, definition: &Definition) -> Vec<Change> {
+    pub fn changes(&self, definition: &Definition) -> Vec<DefinitionChange> {
         self.apply.iter().flat_map(|action| action.changes(definition)).collect()
     }
 }
@@ -166,7 +166,7 @@ pub struct Device {
     pub order: i32,
     /// What wakes a VM at rest here; none where it says nothing about that.
     pub wakes: Option<String>,
-    /// Whether the vCPU sleeps in these exits, so that their time is no cost.
+    /// True if the vCPU sleeps in these exits, so that their time is no cost.
     #[serde(default)]
     pub sleeps: bool,
     /// What avoids the exits.
@@ -259,7 +259,7 @@ impl Device {
         self.pci.iter().any(|one| names.contains(one))
     }
 
-    /// Whether it stands for whatever PCI device has the address.
+    /// Tests whether it stands for whatever PCI device has the address.
     fn is_anywhere(&self, access: Access) -> bool {
         self.when.is_empty() && self.order >= ANY_PCI && self.matches.iter().any(|one| one.has_access(access))
     }
@@ -268,7 +268,7 @@ impl Device {
         self.when.is_empty() || facts.is_some_and(|facts| facts.all(&self.when))
     }
 
-    /// Whether it was told from the VM's definition, so that it is likely and not certain.
+    /// Tests whether it was told from the VM's definition, so that it is likely and not certain.
     #[must_use]
     pub fn is_by_definition(&self) -> bool {
         !self.when.is_empty() && self.order > 0

@@ -127,7 +127,7 @@ fn every_range_is_in_order_and_every_reason_has_that_name() {
     }
 }
 
-/// Whether two ways to recognise a device can both mean one exit.
+/// Tests whether two ways to recognise a device can both mean one exit.
 fn overlap(one: &Match, other: &Match) -> bool {
     fn meet<T: PartialOrd>([a, b]: &[T; 2], [c, d]: &[T; 2]) -> bool {
         a <= d && c <= b

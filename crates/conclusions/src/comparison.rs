@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The change of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Change {
+pub enum RelativeChange {
     /// Relative to the first figure, in percent: -100 is "gone", 100 is "doubled".
     Percent(f64),
     /// From zero to a positive figure, which has no percentage.
@@ -16,7 +16,7 @@ pub enum Change {
     StillNothing,
 }
 
-impl Change {
+impl RelativeChange {
     /// The change from `before` to `after`; both are finite and not negative.
     #[must_use]
     pub fn between(before: f64, after: f64) -> Self {
@@ -67,7 +67,7 @@ pub struct Difference {
     /// Exits after, in the same unit.
     pub after: f64,
     /// The change from `before` to `after`.
-    pub change: Change,
+    pub change: RelativeChange,
 }
 
 /// Two recordings, reason by reason.
@@ -102,7 +102,7 @@ impl Comparison {
             .map(|reason| {
                 let [before, after] =
                     sides.map(|side| side.figure(side.counts.get(reason), self.per_operation()));
-                Difference { reason, before, after, change: Change::between(before, after) }
+                Difference { reason, before, after, change: RelativeChange::between(before, after) }
             })
             .collect();
         let size = |row: &Difference| (row.after - row.before).abs();
@@ -112,10 +112,10 @@ impl Comparison {
 
     /// All exits together: before, after and the change, in the unit of [`Self::differences`].
     #[must_use]
-    pub fn total(&self) -> (f64, f64, Change) {
+    pub fn total(&self) -> (f64, f64, RelativeChange) {
         let [before, after] =
             [&self.before, &self.after].map(|side| side.figure(side.counts.total(), self.per_operation()));
-        (before, after, Change::between(before, after))
+        (before, after, RelativeChange::between(before, after))
     }
 
     /// Records lost before and after: with losses, counts are lower bounds.
@@ -142,15 +142,15 @@ mod tests {
         let rows = comparison.differences();
         assert_eq!(rows[0].reason, ExitReason::vmx(32));
         assert!((rows[0].before - 2.002).abs() < 1e-12 && (rows[0].after - 1.002).abs() < 1e-12);
-        assert_eq!(rows[1].change, Change::Percent(-100.0));
+        assert_eq!(rows[1].change, RelativeChange::Percent(-100.0));
     }
 
     #[test]
     fn counts_when_operations_are_missing_or_zero() {
         let one = Comparison::new(side(&[(12, 10)], Some(5)), side(&[(12, 15), (10, 1)], None));
         assert!(!one.per_operation());
-        assert_eq!(one.total(), (10.0, 16.0, Change::Percent(60.0)));
-        assert_eq!(one.differences()[1].change, Change::FromNothing);
+        assert_eq!(one.total(), (10.0, 16.0, RelativeChange::Percent(60.0)));
+        assert_eq!(one.differences()[1].change, RelativeChange::FromNothing);
         let zero = Comparison::new(side(&[(12, 10)], Some(0)), side(&[(12, 10)], Some(2)));
         assert!(!zero.per_operation());
         assert_eq!(zero.differences()[0].change.percent(), Some(0.0));
@@ -160,6 +160,6 @@ mod tests {
     fn nothing_compares_to_nothing() {
         let none = Comparison::new(side(&[], None), side(&[], None));
         assert!(none.differences().is_empty());
-        assert_eq!(none.total().2, Change::StillNothing);
+        assert_eq!(none.total().2, RelativeChange::StillNothing);
     }
 }

@@ -8,4 +8,4 @@ mod comparison;
 pub mod prediction;
 pub mod profile_comparison;
 
-pub use comparison::{Change, Comparison, Difference, Side};
+pub use comparison::{Comparison, Difference, RelativeChange, Side};

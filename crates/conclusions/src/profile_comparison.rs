@@ -109,7 +109,7 @@ pub struct SideSummary {
 /// The verdict on the whole comparison, from its sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Overall {
     /// Fewer exits or less time in the host, and no increase of the other.
     Less,
     /// More exits or more time in the host, and no decrease of the other.
@@ -145,7 +145,7 @@ pub struct ProfileComparison {
     /// Doubts about the figures.
     pub doubts: Vec<Doubt>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: Overall,
     /// The seed of the bootstrap.
     pub seed: u64,
     /// The number of bootstrap resamples.
@@ -246,18 +246,18 @@ impl SideSummary {
     }
 }
 
-fn verdict(total: &ComparedRow) -> Verdict {
+fn verdict(total: &ComparedRow) -> Overall {
     if total.before.exits == 0 && total.after.exits == 0 {
-        return Verdict::Nothing;
+        return Overall::Nothing;
     }
     let effects = [Some(total.rate), total.time].into_iter().flatten().map(|estimate| estimate.effect());
     let effects: Vec<Effect> = effects.collect();
     match (effects.contains(&Effect::Less), effects.contains(&Effect::More)) {
-        (true, true) => Verdict::Mixed,
-        (true, false) => Verdict::Less,
-        (false, true) => Verdict::More,
-        (false, false) if effects.iter().all(|&effect| effect == Effect::Unknown) => Verdict::Unsure,
-        (false, false) => Verdict::Same,
+        (true, true) => Overall::Mixed,
+        (true, false) => Overall::Less,
+        (false, true) => Overall::More,
+        (false, false) if effects.iter().all(|&effect| effect == Effect::Unknown) => Overall::Unsure,
+        (false, false) => Overall::Same,
     }
 }
 

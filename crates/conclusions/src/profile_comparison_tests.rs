@@ -1,5 +1,5 @@
 use super::*;
-use crate::Change;
+use crate::RelativeChange;
 use exits::{Access, Dimension, Direction, ExitReason, SeriesKey, Slice, Span, Vcpu};
 use proptest::prelude::*;
 
@@ -58,7 +58,7 @@ fn rates_are_over_the_time_of_each_side() {
     assert!(matches!(msr.rate.basis, Some(Basis::Blocks { before: 101, after: 201 })), "{:?}", msr.rate);
     assert_eq!(msr.rate.effect(), Effect::Indistinguishable);
     assert_eq!(found.vms.len(), 1);
-    assert_eq!(found.verdict, Verdict::Same);
+    assert_eq!(found.verdict, Overall::Same);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn time_asleep_is_in_no_sum() {
     let hlt = row(&found, HLT);
     assert!(hlt.idle && hlt.before.time_percent.is_none() && hlt.before.mean_ns.is_some());
     assert!((found.total.time.unwrap().change.percent().unwrap() - 99.9).abs() < 0.1);
-    assert_eq!(found.verdict, Verdict::More);
+    assert_eq!(found.verdict, Overall::More);
     // Idle exits come last, however long.
     assert_eq!(found.rows.last().unwrap().subject.reason, Some(HLT));
     let by_vm = ComparisonOptions {
@@ -90,17 +90,17 @@ fn what_is_gone_has_a_bound_and_what_is_new_no_upper_end() {
     let before = profile(1, 100, &[even(MSR, 100, 10, 1000), even(VINTR, 100, 2, 500)].concat());
     let after = profile(1, 100, &even(MSR, 100, 10, 1000));
     let gone = row(&compared(&before, &after), VINTR);
-    assert_eq!(gone.rate.change, Change::Percent(-100.0));
+    assert_eq!(gone.rate.change, RelativeChange::Percent(-100.0));
     let interval = gone.rate.interval.unwrap();
     assert!(interval.low == -100.0 && (-99.0..-97.0).contains(&interval.high), "{interval:?}");
     let seconds = 100.0 * WIDTH as f64 / 1e9;
     assert!((gone.after.rate_bound.unwrap() - 2.9957 / seconds).abs() < 1e-3 / seconds);
     assert!(matches!(gone.rate.basis, Some(Basis::Poisson { measured: true, .. })));
-    assert_eq!(gone.time.unwrap().change, Change::Percent(-100.0));
+    assert_eq!(gone.time.unwrap().change, RelativeChange::Percent(-100.0));
     assert_eq!((gone.time.unwrap().interval, gone.mean), (None, None));
 
     let appeared = row(&compared(&after, &before), VINTR);
-    assert_eq!(appeared.rate.change, Change::FromNothing);
+    assert_eq!(appeared.rate.change, RelativeChange::FromNothing);
     assert!(appeared.rate.interval.unwrap().low > 5000.0);
     assert_eq!(appeared.rate.interval.unwrap().high, f64::INFINITY);
     assert_eq!(appeared.rate.effect(), Effect::More);
@@ -162,7 +162,7 @@ fn doubts_are_said() {
     assert!(found.doubts.contains(&Doubt::NoTime { side: Which::Before }));
     let found = compared(&Profile::new(), &after);
     assert!(found.doubts.contains(&Doubt::Empty { side: Which::Before }));
-    assert_eq!(compared(&Profile::new(), &Profile::new()).verdict, Verdict::Nothing);
+    assert_eq!(compared(&Profile::new(), &Profile::new()).verdict, Overall::Nothing);
 }
 
 #[test]

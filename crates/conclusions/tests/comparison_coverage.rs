@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p conclusions --test comparison_coverage -- --nocapture` prints the shares.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use conclusions::profile_comparison::{Basis, ComparisonOptions, Estimate, ProfileComparison};
 use exits::{ExitReason, Profile, SeriesKey, Slice, Span, Vcpu};
 use rand::rngs::ChaCha8Rng;
@@ -195,7 +195,7 @@ fn three_recordings_a_side_cover_what_differs_from_run_to_run() {
         };
         let (all, one) = (compare(4), compare(1));
         assert!(matches!(all.total.rate.basis, Some(Basis::Recordings { before: 4, after: 4 })));
-        assert!(matches!(all.total.rate.change, Change::Percent(_)));
+        assert!(matches!(all.total.rate.change, RelativeChange::Percent(_)));
         held += u32::from(holds(Some(all.total.rate), RATIO) == Some(true));
         held_by_one += u32::from(holds(Some(one.total.rate), RATIO) == Some(true));
     }

@@ -22,7 +22,7 @@ mod vm;
 mod vm_side;
 mod xen;
 
-pub use conclusion::{Conclusion, Outcome};
+pub use conclusion::{Conclusion, HostState};
 pub use kernels::{
     Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
     without_cr8_intercept,

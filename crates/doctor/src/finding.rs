@@ -1,7 +1,7 @@
 //! Findings of rules.
 
 use crate::managed::Managed;
-use domain::Change;
+use domain::DefinitionChange;
 use serde::{Deserialize, Serialize};
 
 /// The result of a check.
@@ -35,7 +35,7 @@ pub enum Fix {
     /// A command, as it is typed on the host.
     Command(String),
     /// A change of a VM's definition, which `exitless vm fix` makes.
-    Definition(Vec<Change>),
+    Definition(Vec<DefinitionChange>),
     /// A step for people alone: firmware settings, another kernel, a change inside the guest.
     Advice(String),
     /// What the user of the program that made the VM changes there; it stands for the definition's changes.

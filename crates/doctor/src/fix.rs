@@ -2,7 +2,7 @@
 
 use crate::lint::{self, HostSide, Rule};
 use crate::{Finding, Fix, Section, State};
-use domain::{Change, Definition, Edited, Error, Files, Form, Refusal, Text};
+use domain::{Definition, DefinitionChange, Edited, Error, Files, Form, Refusal, Text};
 use serde::{Deserialize, Serialize};
 use std::mem::discriminant;
 
@@ -57,7 +57,7 @@ pub struct RuleChanges {
     /// The rule.
     pub rule: String,
     /// Its changes, those included that another rule asked for first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DefinitionChange>,
 }
 
 /// Why a finding is left as it is.
@@ -87,7 +87,7 @@ pub struct LeftFinding {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The changes, each once.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DefinitionChange>,
     /// Which rule asks for which of them.
     pub rules: Vec<RuleChanges>,
     /// The findings that are left.
@@ -120,7 +120,7 @@ impl Plan {
     }
 
     /// Takes all of a rule's changes, or none.
-    fn take(&mut self, rule: &str, changes: &[Change]) -> bool {
+    fn take(&mut self, rule: &str, changes: &[DefinitionChange]) -> bool {
         if changes.iter().any(|new| self.changes.iter().any(|old| old != new && same_thing(old, new))) {
             return false;
         }
@@ -133,15 +133,15 @@ impl Plan {
 }
 
 /// Tests whether two changes concern the same thing.
-fn same_thing(one: &Change, other: &Change) -> bool {
-    let part = |change: &Change| match change {
-        Change::CpuFeature(name, _) | Change::HyperV(name, _) => (name.clone(), 0),
-        Change::DeviceModel { device, .. }
-        | Change::Vhost { device, .. }
-        | Change::Queues { device, .. }
-        | Change::IoThread { device, .. }
-        | Change::Reconnect { device }
-        | Change::Aio { device, .. } => (String::new(), *device),
+fn same_thing(one: &DefinitionChange, other: &DefinitionChange) -> bool {
+    let part = |change: &DefinitionChange| match change {
+        DefinitionChange::CpuFeature(name, _) | DefinitionChange::HyperV(name, _) => (name.clone(), 0),
+        DefinitionChange::DeviceModel { device, .. }
+        | DefinitionChange::Vhost { device, .. }
+        | DefinitionChange::Queues { device, .. }
+        | DefinitionChange::IoThread { device, .. }
+        | DefinitionChange::Reconnect { device }
+        | DefinitionChange::Aio { device, .. } => (String::new(), *device),
         _ => (String::new(), 0),
     };
     discriminant(one) == discriminant(other) && part(one) == part(other)
@@ -226,7 +226,8 @@ pub fn fix(
 
 impl Fixed {
     fn take(&mut self, plan: Plan, edited: Edited) {
-        let made = |change: &Change| !edited.refused.iter().any(|refusal| refusal.change == *change);
+        let made =
+            |change: &DefinitionChange| !edited.refused.iter().any(|refusal| refusal.change == *change);
         self.plan.changes.extend(plan.changes.iter().filter(|change| made(change)).cloned());
         for rule in plan.rules.into_iter().filter(|rule| rule.changes.iter().any(made)) {
             if !self.plan.rules.contains(&rule) {

@@ -205,7 +205,7 @@ fn fixing_what_is_fixed_changes_no_byte() {
 
 #[test]
 fn of_two_changes_of_one_thing_the_first_rule_wins_whole() {
-    let change = |name: &str, state| Change::CpuFeature(name.to_owned(), state);
+    let change = |name: &str, state| DefinitionChange::CpuFeature(name.to_owned(), state);
     let mut plan = Plan::default();
     assert!(plan.take("one", &[change("x2apic", FeatureState::On)]));
     assert!(plan.take("two", &[change("x2apic", FeatureState::On), change("svm", FeatureState::Off)]));
@@ -227,7 +227,7 @@ fn a_finding_whose_first_fix_is_for_people_is_left() {
         source: String::new(),
         children: Vec::new(),
     };
-    let change = Fix::Definition(vec![Change::Hpet(false)]);
+    let change = Fix::Definition(vec![DefinitionChange::Hpet(false)]);
     let findings = [finding(vec![Fix::Advice("do it".to_owned()), change]), finding(Vec::new())];
     let plan = Plan::of(&findings, &Chosen::All);
     assert!(plan.changes.is_empty());

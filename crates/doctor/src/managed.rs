@@ -6,7 +6,7 @@ mod table;
 pub use table::{ROWS, Row, Setting, Words};
 
 use crate::{Finding, Fix};
-use domain::{Change, CpuModel, Definition, DeviceKind, FeatureState};
+use domain::{CpuModel, Definition, DefinitionChange, DeviceKind, FeatureState};
 use exits::{CurePlace, InhibitReason};
 use host::vms::{Management, Manager};
 use serde::{Deserialize, Serialize};
@@ -62,14 +62,14 @@ impl Edit {
     }
 
     /// `None` for a change that no program has words for: it is told in the form of the definition.
-    fn of(change: &Change, definition: Option<&Definition>) -> Option<Self> {
+    fn of(change: &DefinitionChange, definition: Option<&Definition>) -> Option<Self> {
         let kind = |device: usize| definition.and_then(|vm| Some(vm.devices.get(device)?.kind));
         let plain = |setting| Self::new(setting, "", Vec::new());
         Some(match change {
-            Change::Irqchip(_) => plain(Setting::SplitIrqchip),
-            Change::PitTickPolicy(_) => plain(Setting::DiscardPitTicks),
-            Change::Hpet(false) => plain(Setting::NoHpet),
-            Change::CpuModel(model) => {
+            DefinitionChange::Irqchip(_) => plain(Setting::SplitIrqchip),
+            DefinitionChange::PitTickPolicy(_) => plain(Setting::DiscardPitTicks),
+            DefinitionChange::Hpet(false) => plain(Setting::NoHpet),
+            DefinitionChange::CpuModel(model) => {
                 let (qemu, libvirt) = match model {
                     CpuModel::Named(name) => (name.as_str(), name.as_str()),
                     CpuModel::HostModel => ("host", "host-model"),
@@ -78,20 +78,20 @@ impl Edit {
                 let values = vec![("model", qemu.to_owned()), ("mode", libvirt.to_owned())];
                 Self::new(Setting::CpuModel, "", values)
             }
-            Change::CpuFeature(name, state) if name == "svm" || name == "vmx" => {
+            DefinitionChange::CpuFeature(name, state) if name == "svm" || name == "vmx" => {
                 Self::switch(Setting::Nested, name, *state != FeatureState::Off)
             }
-            Change::CpuFeature(name, state) => {
+            DefinitionChange::CpuFeature(name, state) => {
                 Self::switch(Setting::CpuFeature, name, *state != FeatureState::Off)
             }
-            Change::HyperV(name, on) => Self::switch(Setting::HyperV, name, *on),
-            Change::InterruptRemapping => plain(Setting::InterruptRemapping),
-            Change::DeviceModel { device, .. } => match kind(*device)? {
+            DefinitionChange::HyperV(name, on) => Self::switch(Setting::HyperV, name, *on),
+            DefinitionChange::InterruptRemapping => plain(Setting::InterruptRemapping),
+            DefinitionChange::DeviceModel { device, .. } => match kind(*device)? {
                 DeviceKind::Network => plain(Setting::VirtioNetwork),
                 DeviceKind::Disk | DeviceKind::Controller => plain(Setting::VirtioDisk),
                 _ => return None,
             },
-            Change::Queues { device, queues } => {
+            DefinitionChange::Queues { device, queues } => {
                 let setting = if kind(*device)? == DeviceKind::Network {
                     Setting::NetworkQueues
                 } else {
@@ -99,8 +99,8 @@ impl Edit {
                 };
                 Self::new(setting, "", vec![("queues", queues.to_string())])
             }
-            Change::IoThread { .. } => plain(Setting::IoThread),
-            Change::Aio { aio, .. } => Self::new(Setting::Aio, "", vec![("aio", aio.clone())]),
+            DefinitionChange::IoThread { .. } => plain(Setting::IoThread),
+            DefinitionChange::Aio { aio, .. } => Self::new(Setting::Aio, "", vec![("aio", aio.clone())]),
             _ => return None,
         })
     }
@@ -156,7 +156,7 @@ pub fn translate(
             Fix::Definition(changes) => Some(changes),
             _ => None,
         });
-        let in_words = |changes: &Vec<Change>| {
+        let in_words = |changes: &Vec<DefinitionChange>| {
             let edits: Option<Vec<Edit>> =
                 changes.iter().map(|change| Edit::of(change, definition)).collect();
             said(&edits?, name, management)

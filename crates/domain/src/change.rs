@@ -15,7 +15,7 @@ pub(crate) const SPLIT_NOTE: &str = "The irqchip is split from the next start. A
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Change {
+pub enum DefinitionChange {
     /// Sets the irqchip mode.
     Irqchip(Irqchip),
     /// Sets the PIT's policy for lost ticks.

@@ -1,7 +1,7 @@
 //! A common model of VM definitions: the settings of a QEMU command line, a running process or libvirt's XML
 //! that concern interrupts and I/O.
 //!
-//! A [`Definition`] is read from a text, and every value in it has its [`Place`] there. A [`Change`] is
+//! A [`Definition`] is read from a text, and every value in it has its [`Place`] there. A [`DefinitionChange`] is
 //! written back into the same text, and all other bytes are unchanged.
 
 mod change;
@@ -18,7 +18,7 @@ mod text;
 pub mod xl;
 mod xml;
 
-pub use change::Change;
+pub use change::DefinitionChange;
 pub use cpu::{CpuModel, FeatureState, GuestCpu, HyperV};
 pub use definition::{Definition, Form, IoThread, Vcpus};
 pub use device::{Backend, Device, DeviceKind, GuestIommu};

@@ -14,7 +14,7 @@ mod reading;
 mod resources;
 
 use crate::xml::{Node, Tree};
-use crate::{Change, Definition, Edited, Error, Files, Text};
+use crate::{Definition, DefinitionChange, Edited, Error, Files, Text};
 
 /// Reads a definition from libvirt's XML.
 ///
@@ -49,7 +49,7 @@ fn read_domain(domain: Node<'_>, files: &dyn Files) -> Definition {
 /// # Errors
 ///
 /// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are still made.
-pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+pub fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     apply::apply(text, changes)
 }
 

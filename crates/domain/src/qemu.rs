@@ -24,7 +24,7 @@ mod reader;
 mod reading;
 mod words;
 
-use crate::{Change, Definition, Edited, Error, Files, NoFiles, Text};
+use crate::{Definition, DefinitionChange, Edited, Error, Files, NoFiles, Text};
 
 /// Reads a definition from QEMU's arguments.
 ///
@@ -48,7 +48,7 @@ pub fn read(text: &Text, files: &dyn Files) -> Result<Definition, Error> {
 /// # Errors
 ///
 /// Those of [`read`]. A change that cannot be made is in [`Edited::refused`], and the others are still made.
-pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+pub fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     apply_with(text, &NoFiles, changes)
 }
 
@@ -58,6 +58,6 @@ pub fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
 /// # Errors
 ///
 /// Those of [`apply`].
-pub fn apply_with(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
+pub fn apply_with(text: &Text, files: &dyn Files, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     edit::apply(text, files, changes)
 }

@@ -1,6 +1,6 @@
 //! Texts of definitions, and the results of changes.
 
-use super::change::Change;
+use super::change::DefinitionChange;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -123,7 +123,7 @@ pub struct Edit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The change.
-    pub change: Change,
+    pub change: DefinitionChange,
     /// The reason, and what to do instead: whole sentences.
     pub reason: String,
 }

@@ -172,7 +172,7 @@ impl Directory {
         &self.path
     }
 
-    /// Whether it was made, and not found.
+    /// Tests whether it was made, and not found.
     #[must_use]
     pub fn was_made(&self) -> bool {
         self.made
@@ -191,7 +191,7 @@ impl Directory {
         PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
     }
 
-    /// Whether nobody but root and this process's user can have put an entry there.
+    /// Tests whether nobody but root and this process's user can have put an entry there.
     ///
     /// # Errors
     /// Of fstat(2).

@@ -60,7 +60,7 @@ impl Error {
         }
     }
 
-    /// Whether it is not there.
+    /// Tests whether it is not there.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -26,7 +26,7 @@ const NOTICED: Duration = Duration::from_millis(100);
 /// What was waited is forgotten after this.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// How long is waited.
+/// The time that is waited.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// For one look.
@@ -116,7 +116,7 @@ impl Looks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a look may begin, with what was waited so far.
+    /// Tests whether a look may begin, with what was waited so far.
     fn may_begin(&self, home: &Path) -> bool {
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);

@@ -75,7 +75,7 @@ impl Replacement {
         &self.file
     }
 
-    /// Whether it takes the place of a file, and is not written in place.
+    /// Tests whether it takes the place of a file, and is not written in place.
     #[must_use]
     pub fn is_beside(&self) -> bool {
         self.place.is_some()

@@ -43,7 +43,7 @@ pub struct Hello {
     pub facts: BTreeMap<String, String>,
 }
 
-/// Whether this process was started as the agent of a guest: as process 1, with the agent's argument.
+/// Tests whether this process was started as the agent of a guest: as process 1, with the agent's argument.
 pub fn is_agent() -> bool {
     // The kernel hands arguments of its own that it does not know to process 1 as well, before this one.
     std::process::id() == 1 && std::env::args().skip(1).any(|argument| argument == AGENT_ARGUMENT)

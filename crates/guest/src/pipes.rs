@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::line::{Ending, Line};
 
-/// How long outputs are waited for after a process has ended: what it left in the background may hold them open.
+/// The time for which outputs are waited for after a process has ended: what it left in the background may hold them open.
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
 /// Where the outputs and the end of a process go.

@@ -37,13 +37,13 @@ impl KernelSymbols {
         Self { functions, hidden }
     }
 
-    /// Whether the kernel hid the addresses (`kernel.kptr_restrict`).
+    /// Tests whether the kernel hid the addresses (`kernel.kptr_restrict`).
     #[must_use]
     pub fn are_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Whether there are none.
+    /// Tests whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()

@@ -84,7 +84,7 @@ impl Away {
     }
 }
 
-/// How often one stack was met.
+/// The number of times that one stack was met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stack {
     /// The VM: its process, or domain.
@@ -97,7 +97,7 @@ pub struct Stack {
     pub frames: Vec<FrameNumber>,
     /// Samples on a processor.
     pub samples: u64,
-    /// How long threads were without a processor here.
+    /// The time for which threads were without a processor here.
     pub away: Away,
     /// Outer frames are missing, for the stack was deeper than what is kept.
     pub cut: bool,
@@ -108,7 +108,7 @@ pub struct Stack {
 pub struct Measured {
     /// How many.
     pub exits: u64,
-    /// How long they were handled in all, nanoseconds.
+    /// The time for which they were handled in all, nanoseconds.
     pub handling_ns: u64,
     /// Of that, without a processor.
     pub away: Away,
@@ -138,11 +138,11 @@ pub struct Head {
     pub event: Event,
     /// Samples a second and CPU that were asked for; 0 where each exit is one.
     pub frequency_hz: u64,
-    /// How many CPUs were sampled.
+    /// The number of CPUs that were sampled.
     pub cpus: u32,
     /// How long, nanoseconds.
     pub duration_ns: u64,
-    /// Whether time without a processor was measured.
+    /// True if time without a processor was measured.
     pub away: bool,
     /// What the recorder had to say.
     #[serde(default)]

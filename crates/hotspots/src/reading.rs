@@ -57,7 +57,7 @@ pub struct Reading {
     pub damage: Vec<String>,
 }
 
-/// Whether bytes begin as a recording of hot spots does.
+/// Tests whether bytes begin as a recording of hot spots does.
 #[must_use]
 pub fn is_recording(start: &[u8]) -> bool {
     start.starts_with(BEGINNING)

@@ -27,7 +27,7 @@ impl Selection {
         self.reasons.is_empty() || self.reasons.contains(&reason.basic())
     }
 
-    /// Whether a stack is in it.
+    /// Tests whether a stack is in it.
     #[must_use]
     pub fn takes(&self, stack: &Stack) -> bool {
         let reason = match stack.activity {
@@ -68,9 +68,9 @@ pub struct Moment {
 pub struct ReasonRow {
     /// Why the guest was left.
     pub reason: ExitReason,
-    /// How many exits; none where the recording counts samples alone.
+    /// The number of exits; none where the recording counts samples alone.
     pub exits: u64,
-    /// How long they were handled, nanoseconds.
+    /// The time for which they were handled, nanoseconds.
     pub handling_ns: u64,
     /// Of that, without a processor.
     pub away: crate::Away,

@@ -54,13 +54,13 @@ impl Symbols {
         }
     }
 
-    /// Whether anything is known of a process.
+    /// Tests whether anything is known of a process.
     #[must_use]
     pub fn knows(&self, process: u32) -> bool {
         self.processes.contains_key(&process)
     }
 
-    /// Whether a process has code at an address.
+    /// Tests whether a process has code at an address.
     #[must_use]
     pub fn is_code(&self, process: u32, address: u64) -> bool {
         self.processes.get(&process).is_some_and(|all| all.iter().any(|mapping| mapping.holds(address)))
@@ -71,7 +71,7 @@ impl Symbols {
         self.kernel_symbols().frame(address, Space::Kernel, KERNEL)
     }
 
-    /// Whether names of the kernel are hidden from this user, or cannot be read.
+    /// Tests whether names of the kernel are hidden from this user, or cannot be read.
     pub fn kernel_is_hidden(&mut self) -> bool {
         self.kernel_symbols().is_empty()
     }

@@ -19,5 +19,5 @@ pub use arrangement::{Served, StaticChoice, best_static};
 pub use file::{NoTrace, TRACE_FORMAT, TraceDamage, TraceWriter};
 pub use made::{Kind, made};
 
-pub use replay::{Outcome, Period, PhaseOutcome, Replay, replay};
+pub use replay::{Period, PhaseOutcome, Replay, Replayed, replay};
 pub use trace::{BadTrace, Group, Load, Machine, Phase, Trace};

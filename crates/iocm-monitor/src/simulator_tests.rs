@@ -4,7 +4,7 @@ use super::*;
 
 const MACHINES: [(u32, u32, u32); 5] = [(2, 1, 1), (4, 1, 8), (8, 1, 16), (16, 2, 64), (64, 2, 500)];
 
-fn replayed(kind: Kind, (cores, nodes, devices): (u32, u32, u32)) -> Outcome {
+fn replayed(kind: Kind, (cores, nodes, devices): (u32, u32, u32)) -> Replayed {
     let trace = made(kind, Machine { cores, nodes }, devices);
     replay(&trace, &Replay::default(), &mut |_| {}).unwrap()
 }

@@ -61,7 +61,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether the next boot undoes it anyway.
+    /// Tests whether the next boot undoes it anyway.
     #[must_use]
     pub fn volatile(&self) -> bool {
         match self {
@@ -73,7 +73,7 @@ impl Change {
         }
     }
 
-    /// Whether undoing it runs the script of a study's plan, which may be anything.
+    /// Tests whether undoing it runs the script of a study's plan, which may be anything.
     #[must_use]
     pub fn undone_by_script(&self) -> Option<&str> {
         match self {
@@ -82,7 +82,7 @@ impl Change {
         }
     }
 
-    /// Whether exitless makes such a change; `Err` says why it does not. What a journal says is looked at with the same
+    /// Tests whether exitless makes such a change; `Err` says why it does not. What a journal says is looked at with the same
     /// eyes as what is asked for.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {

@@ -4,7 +4,7 @@ use crate::undo::{self, Outcome};
 use crate::{Actions, After, Before, Change, Entry, Error, Journal, Owner, Progress, file, module, value};
 use std::path::Path;
 
-/// How long a change is to last.
+/// The time for which a change is to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lasting {
     /// Until its [`Changes`] goes away: at the end, on an error, on a panic.

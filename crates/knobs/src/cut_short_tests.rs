@@ -12,7 +12,7 @@ pub(crate) fn after(places: Option<u64>) {
     LEFT.set(places);
 }
 
-/// Whether the process has ended.
+/// Tests whether the process has ended.
 pub(crate) fn ended() -> bool {
     LEFT.get() == Some(0)
 }

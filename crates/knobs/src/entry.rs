@@ -42,7 +42,7 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// Whether exitless makes such a change; `Err` says why it does not.
+    /// Tests whether exitless makes such a change; `Err` says why it does not.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.change.check()?;
         let fits = matches!(
@@ -101,7 +101,7 @@ pub struct Entry {
     pub owner: Owner,
     /// The command line of exitless.
     pub command: Vec<String>,
-    /// Whether it was to end with its process.
+    /// True if it was to end with its process.
     pub temporary: bool,
     /// What was changed.
     pub change: Change,
@@ -118,13 +118,13 @@ impl Entry {
         Self { id, time, owner, command, temporary, change, before, progress: Progress::Intended }
     }
 
-    /// Whether it is still to be undone.
+    /// Tests whether it is still to be undone.
     #[must_use]
     pub fn open(&self) -> bool {
         !matches!(self.progress, Progress::Undone { .. })
     }
 
-    /// Whether this change found what the earlier one had left, so that the two are undone in reverse order only.
+    /// Tests whether this change found what the earlier one had left, so that the two are undone in reverse order only.
     pub(crate) fn rests_on(&self, earlier: &Self) -> bool {
         match (&self.change, &earlier.change) {
             (Change::File { path, .. }, Change::File { path: other, .. }) => {

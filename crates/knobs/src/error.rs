@@ -50,7 +50,7 @@ pub enum Error {
     Locked {
         /// The lock.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The time for which it was waited for.
         seconds: u64,
     },
     /// Something of the host could not be read or written.

@@ -23,7 +23,7 @@ impl Owner {
         Self { pid, start_ticks: start_ticks(root, pid).unwrap_or(0), boot: boot(root) }
     }
 
-    /// Whether it still runs.
+    /// Tests whether it still runs.
     #[must_use]
     pub fn alive(&self, root: &Path) -> bool {
         self.boot == boot(root) && start_ticks(root, self.pid).is_some_and(|ticks| ticks == self.start_ticks)

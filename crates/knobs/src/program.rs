@@ -13,7 +13,7 @@ const WHOLE: [&[&str]; 6] = [
     &["mkinitcpio", "-P"],
 ];
 
-/// Whether exitless runs this program with these arguments.
+/// Tests whether exitless runs this program with these arguments.
 pub(crate) fn is_known(words: &[String]) -> bool {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     if WHOLE.contains(&&words[..]) || cfg!(test) && matches!(words[..], ["copy", _, _] | ["false"]) {

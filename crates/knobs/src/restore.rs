@@ -37,7 +37,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Whether something is left that was to be undone, or may be: what a damaged line said is not known.
+    /// Tests whether something is left that was to be undone, or may be: what a damaged line said is not known.
     #[must_use]
     pub fn incomplete(&self) -> bool {
         self.changes.iter().any(|one| one.outcome.left()) || self.damage.iter().any(|damage| !damage.cut)

@@ -53,7 +53,7 @@ impl Outcome {
         }
     }
 
-    /// Whether something stays changed that was to be undone.
+    /// Tests whether something stays changed that was to be undone.
     pub(crate) fn left(&self) -> bool {
         matches!(
             self,
@@ -62,13 +62,13 @@ impl Outcome {
     }
 }
 
-/// Whether an undone change may be forgotten. A program that works out files from others must run once more when what
+/// Tests whether an undone change may be forgotten. A program that works out files from others must run once more when what
 /// is left of later changes is undone.
 pub(crate) fn forget(entry: &Entry, something_left: bool) -> bool {
     !(something_left && matches!(entry.change, Change::Command { undo: Some(_), .. }))
 }
 
-/// Whether there is something to undo: [`Outcome::WouldUndo`], [`Outcome::Already`] or [`Outcome::ChangedSince`].
+/// Tests whether there is something to undo: [`Outcome::WouldUndo`], [`Outcome::Already`] or [`Outcome::ChangedSince`].
 pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Result<Outcome, Error> {
     let already = |why: &str| Ok(Outcome::Already { why: why.to_owned() });
     match (&entry.change, &entry.before) {
@@ -192,7 +192,7 @@ fn compare(what: &str, now: &str, old: &str, after: Option<&After>) -> Outcome {
     }
 }
 
-/// Whether a thread's CPUs are those that it was given, but for some that went off since or that its control group took from
+/// Tests whether a thread's CPUs are those that it was given, but for some that went off since or that its control group took from
 /// it, which the kernel leaves out. To a thread that has none left it gives all that there are.
 fn is_still(root: &Path, tid: i32, after: Option<&After>, now: &str) -> bool {
     let limits: Vec<Vec<usize>> = [online(root), of_control_group(root, tid)].into_iter().flatten().collect();
@@ -249,7 +249,7 @@ fn compare_modules(root: &Path, module: &str, old: Option<&Parameters>, entry: &
     }
 }
 
-/// Whether a parameter is of those that the change concerns: those given, and those that came out otherwise. Where that
+/// Tests whether a parameter is of those that the change concerns: those given, and those that came out otherwise. Where that
 /// is not known, all are.
 fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
     if let Change::Load { parameters, .. } = &entry.change {

@@ -11,7 +11,7 @@ use super::error::demand;
 use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
-use super::{LoadError, Outcome, Protocol, machine};
+use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use answer::Asking;
 
 /// The longest wait for answers after the last request was due.
@@ -46,7 +46,7 @@ impl HttpLoad {
     /// # Errors
     /// If the settings cannot work, if this machine does not allow so many connections, or if the server
     /// accepts none.
-    pub fn run(&self) -> Result<Outcome, LoadError> {
+    pub fn run(&self) -> Result<LoadResult, LoadError> {
         self.check()?;
         machine::allow_files(self.connections, self.threads)?;
         let sources = machine::sources(&[self.server], self.connections, &self.sources)?;

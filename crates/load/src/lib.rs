@@ -22,4 +22,4 @@ mod threads;
 pub use error::LoadError;
 pub use http::HttpLoad;
 pub use mqtt::MqttLoad;
-pub use outcome::{LOAD_FORMAT, Latency, NoOutcome, Outcome, Protocol};
+pub use outcome::{LOAD_FORMAT, Latency, LoadResult, NoOutcome, Protocol};

@@ -11,7 +11,7 @@ use super::error::demand;
 use super::schedule::Schedule;
 use super::tally::Tally;
 use super::threads::{self, Part, share};
-use super::{LoadError, Outcome, Protocol, machine};
+use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use clients::Client;
 use clients::{Role, SMALLEST_MESSAGE, message, topic};
 
@@ -59,7 +59,7 @@ impl MqttLoad {
     /// # Errors
     /// If the settings cannot work, if this machine does not allow so many connections, or if the broker
     /// accepts none.
-    pub fn run(&self) -> Result<Outcome, LoadError> {
+    pub fn run(&self) -> Result<LoadResult, LoadError> {
         self.check()?;
         let all = self.connections.saturating_add(self.subscribers);
         machine::allow_files(all, self.threads)?;

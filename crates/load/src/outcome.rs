@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Format version of [`Outcome`].
+/// Format version of [`LoadResult`].
 pub const LOAD_FORMAT: u32 = 1;
 
 /// The protocol of a load.
@@ -18,7 +18,7 @@ pub enum Protocol {
 /// The result of a load. Requests and their answers, or messages and their deliveries, have the same names
 /// here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct LoadResult {
     /// [`LOAD_FORMAT`].
     pub format: u32,
     /// The protocol.
@@ -68,7 +68,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// The reason why a text is not an [`Outcome`].
+/// The reason why a text is not an [`LoadResult`].
 #[derive(Debug, thiserror::Error)]
 pub enum NoOutcome {
     /// It is not JSON, or has other fields.
@@ -82,7 +82,7 @@ pub enum NoOutcome {
     Senseless(&'static str),
 }
 
-impl Outcome {
+impl LoadResult {
     /// Parses the output of `exitless load http --json` and `exitless load mqtt --json`.
     ///
     /// # Errors

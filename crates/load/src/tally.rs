@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use exits::HandlingTime;
 
-use super::{LOAD_FORMAT, Latency, Outcome, Protocol};
+use super::{LOAD_FORMAT, Latency, LoadResult, Protocol};
 
 /// Counts of one thread, or of all.
 #[derive(Debug, Clone, Default)]
@@ -50,8 +50,8 @@ impl Tally {
         connections: u32,
         rate: f64,
         duration: Duration,
-    ) -> Outcome {
-        Outcome {
+    ) -> LoadResult {
+        LoadResult {
             format: LOAD_FORMAT,
             protocol,
             connections,

@@ -25,16 +25,16 @@ pub struct Promise {
     pub rate: f64,
     /// By how much of the rate a measurement may be off.
     pub tolerance: f64,
-    /// Whether the rate is the same while other CPUs are busy.
+    /// True if the rate is the same while other CPUs are busy.
     pub beside_busy_cpus: bool,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct Measurement {
     /// The CPU that executed the loop, by its number in the host.
     pub cpu: usize,
-    /// How many other CPUs were busy meanwhile; the rest had nothing to do.
+    /// The number of other CPUs that were busy meanwhile; the rest had nothing to do.
     pub busy: usize,
     /// Instructions of the loop.
     pub length: u32,
@@ -43,14 +43,14 @@ pub struct Row {
 }
 
 impl Promise {
-    /// Whether `row` is as promised. Nothing is promised of a case that [`Promise::beside_busy_cpus`] leaves out.
-    pub fn holds(&self, row: &Row) -> bool {
+    /// Tests whether `row` is as promised. Nothing is promised of a case that [`Promise::beside_busy_cpus`] leaves out.
+    pub fn holds(&self, row: &Measurement) -> bool {
         let promised = row.busy == 0 || self.beside_busy_cpus;
         !promised || (row.rate[1] / self.rate - 1.0).abs() <= self.tolerance
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for Measurement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cpu, busy, length, rate: [lowest, median, highest] } = self;
         write!(formatter, "CPU {cpu}, {busy} others busy, loop of {length:2}: ")?;
@@ -63,7 +63,7 @@ impl fmt::Display for Row {
 ///
 /// # Errors
 /// When the kernel does not tell or set the CPUs of a thread.
-pub fn measure() -> io::Result<Vec<Row>> {
+pub fn measure() -> io::Result<Vec<Measurement>> {
     let allowed = allowed_cpus()?;
     let mut rows = Vec::new();
     for &cpu in allowed.iter().take(CPUS) {
@@ -76,7 +76,7 @@ pub fn measure() -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn measure_cpu(cpu: usize, busy: &[usize]) -> io::Result<[Row; 2]> {
+fn measure_cpu(cpu: usize, busy: &[usize]) -> io::Result<[Measurement; 2]> {
     let (stop, ready) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         let keep_busy = |other| {
@@ -93,7 +93,7 @@ fn measure_cpu(cpu: usize, busy: &[usize]) -> io::Result<[Row; 2]> {
             while ready.load(Ordering::SeqCst) < busy.len() {
                 thread::yield_now();
             }
-            let row = |length, rate| Row { cpu, busy: busy.len(), length, rate };
+            let row = |length, rate| Measurement { cpu, busy: busy.len(), length, rate };
             Ok([row(2, rate(2, instructions::rounds_of_2)), row(26, rate(26, instructions::rounds_of_26))])
         });
         let measured =
@@ -123,8 +123,8 @@ mod tests {
 
     const PROMISE: Promise = Promise { rate: 8.0, tolerance: 0.03, beside_busy_cpus: false };
 
-    fn row(busy: usize, median: f64) -> Row {
-        Row { cpu: 1, busy, length: 2, rate: [median - 0.1, median, median + 0.1] }
+    fn row(busy: usize, median: f64) -> Measurement {
+        Measurement { cpu: 1, busy, length: 2, rate: [median - 0.1, median, median + 0.1] }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Config {
     pub irqchip: Irqchip,
     /// How the guest reaches its local APICs.
     pub apic: ApicMode,
-    /// Whether each vCPU's thread is bound to one host CPU. The sender, vCPU 0, gets one for itself where this
+    /// True if each vCPU's thread is bound to one host CPU. The sender, vCPU 0, gets one for itself where this
     /// process may use more than one; vCPU `n` the `n`-th, wrapping around over the rest.
     pub pin: bool,
     /// The device, `/dev/kvm`.

@@ -100,7 +100,7 @@ pub enum Error {
     TooFewCpus {
         /// What was to be measured.
         measure: Measure,
-        /// How many CPUs there are.
+        /// The number of CPUs that there are.
         allowed: usize,
     },
     /// This VM can not do that.

@@ -18,7 +18,7 @@ const LEAST_WHEN_OFF: f64 = 0.9;
 /// What a comparison of the expected and the counted exits says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Agreement {
     /// The counters agree with the arm.
     Confirmed,
     /// The counters disagree with the arm: do not trust a comparison of the arms.
@@ -41,7 +41,7 @@ pub struct ArmEvidence {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exits_per_interrupt: Option<f64>,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: Agreement,
     /// What was expected, and the known causes of a contradiction.
     pub note: String,
 }
@@ -68,32 +68,32 @@ fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
         }
     };
     let verdict = match rate {
-        None => Verdict::Unknown,
-        Some(rate) if agrees(rate) => Verdict::Confirmed,
-        Some(_) => Verdict::Contradicted,
+        None => Agreement::Unknown,
+        Some(rate) if agrees(rate) => Agreement::Confirmed,
+        Some(_) => Agreement::Contradicted,
     };
     let mut note = format!("expected exits per interrupt: {expected}");
     match (verdict, run.arm) {
-        (Verdict::Unknown, _) => {
+        (Agreement::Unknown, _) => {
             let why = no_statistics.unwrap_or("KVM's statistics have no counter \"exits\"");
             note = format!("{note}; {why}");
         }
-        (Verdict::Contradicted, Arm::On) if hybrid => {
+        (Agreement::Contradicted, Arm::On) if hybrid => {
             note.push_str(
                 "; this CPU has no x2AVIC, so in x2APIC mode AVIC delivers interrupts but every register \
                  access exits: measure in xAPIC mode",
             );
         }
-        (Verdict::Contradicted, Arm::On) => {
+        (Agreement::Contradicted, Arm::On) => {
             note.push_str(
                 "; an inhibit reason of another kind holds: see the event kvm_apicv_inhibit_changed, or the \
                  host's doctor",
             );
         }
-        (Verdict::Contradicted, Arm::Off) => {
+        (Agreement::Contradicted, Arm::Off) => {
             note.push_str("; KVM took the inhibit, yet the vCPU did not leave the guest for its interrupts");
         }
-        (Verdict::Confirmed, _) => {}
+        (Agreement::Confirmed, _) => {}
     }
     ArmEvidence { arm: run.arm, interrupts, exits, exits_per_interrupt: rate, verdict, note }
 }
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn exits_tell_the_arm() {
         for (arm, exits, verdict) in [
-            (Arm::On, 3, Verdict::Confirmed),
-            (Arm::On, 272, Verdict::Contradicted),
-            (Arm::Off, 544, Verdict::Confirmed),
-            (Arm::Off, 3, Verdict::Contradicted),
+            (Arm::On, 3, Agreement::Confirmed),
+            (Arm::On, 272, Agreement::Contradicted),
+            (Arm::Off, 544, Agreement::Confirmed),
+            (Arm::Off, 3, Agreement::Contradicted),
         ] {
             assert_eq!(judge(&run(arm, Some(exits)), false, None).verdict, verdict, "{arm:?} {exits}");
         }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn no_counters_no_verdict() {
         let evidence = judge(&run(Arm::Off, None), false, Some("no statistics"));
-        assert_eq!(evidence.verdict, Verdict::Unknown);
+        assert_eq!(evidence.verdict, Agreement::Unknown);
         assert!(evidence.note.ends_with("no statistics"), "{}", evidence.note);
     }
 }

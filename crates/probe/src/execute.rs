@@ -11,15 +11,15 @@ use crate::memory::Command;
 use crate::payload::{self, Part};
 use crate::run::Run;
 use crate::statistics;
-use crate::vcpu::{Outcome, Report};
+use crate::vcpu::{CommandEnd, Report};
 use crate::vm::MicroVm;
 
 /// The vCPU that measures.
 const SENDER: u16 = 0;
-/// How often the watchdog looks, and how often a kick is repeated.
+/// The interval of the watchdog's looks, at which a kick is repeated.
 const WATCH: Duration = Duration::from_millis(50);
 const KICK_AGAIN: Duration = Duration::from_millis(2);
-/// How long a kicked vCPU may take to leave KVM_RUN.
+/// The time for which a kicked vCPU may take to leave KVM_RUN.
 const KICK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl MicroVm {
@@ -145,7 +145,7 @@ impl MicroVm {
         let mut since = Instant::now();
         while !running.is_empty() {
             match self.reports.recv_timeout(watch) {
-                Ok(Report { vcpu, outcome: Outcome::Done }) => {
+                Ok(Report { vcpu, outcome: CommandEnd::Done }) => {
                     running.remove(&vcpu);
                     since = Instant::now();
                 }
@@ -183,16 +183,16 @@ impl MicroVm {
     fn failure(&self, measure: Measure, Report { vcpu, outcome }: Report) -> Result<Error, Error> {
         let field = |field| self.memory.read_u64(layout::block_of(vcpu) + field);
         Ok(match outcome {
-            Outcome::Fault => Error::GuestFault {
+            CommandEnd::Fault => Error::GuestFault {
                 measure,
                 vcpu,
                 vector: field(block::FAULT_VECTOR)?,
                 code: field(block::FAULT_CODE)?,
                 rip: field(block::FAULT_RIP)?,
             },
-            Outcome::Unexpected { reason, rip } => Error::UnexpectedExit { measure, vcpu, reason, rip },
+            CommandEnd::Unexpected { reason, rip } => Error::UnexpectedExit { measure, vcpu, reason, rip },
             // Nobody kicks while a run is going well.
-            Outcome::Done | Outcome::Kicked { .. } => Error::ThreadGone { vcpu },
+            CommandEnd::Done | CommandEnd::Kicked { .. } => Error::ThreadGone { vcpu },
         })
     }
 
@@ -209,7 +209,7 @@ impl MicroVm {
             if let Ok(Report { vcpu, outcome }) = self.reports.recv_timeout(KICK_AGAIN) {
                 running.remove(&vcpu);
                 whereabouts.push(match outcome {
-                    Outcome::Kicked { rip } => format!("vCPU {vcpu} was at {}", payload::place(rip)),
+                    CommandEnd::Kicked { rip } => format!("vCPU {vcpu} was at {}", payload::place(rip)),
                     other => format!("vCPU {vcpu} ended by itself ({other:?})"),
                 });
             }

@@ -68,7 +68,7 @@ pub enum Arms {
     },
 }
 
-/// Whether the loaded KVM module virtualizes interrupts; else why not. `root` is "/" or a test's tree.
+/// Tests whether the loaded KVM module virtualizes interrupts; else why not. `root` is "/" or a test's tree.
 pub(crate) fn host_virtualizes(root: &Path) -> Result<(), String> {
     let modules = root.join("sys/module");
     let mut why = Vec::new();
@@ -112,13 +112,13 @@ fn other_implementations(modules: &Path) -> Vec<String> {
     others
 }
 
-/// Whether AVIC reaches this CPU's x2APIC registers: if it is an AMD CPU without the flag, KVM runs "hybrid":
+/// Tests whether AVIC reaches this CPU's x2APIC registers: if it is an AMD CPU without the flag, KVM runs "hybrid":
 /// deliveries are virtualized, register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
     cpu_has(root, "svm") && !cpu_has(root, "x2avic")
 }
 
-/// Whether the CPU has this flag in /proc/cpuinfo.
+/// Tests whether the CPU has this flag in /proc/cpuinfo.
 pub(crate) fn cpu_has(root: &Path, flag: &str) -> bool {
     let Ok(cpuinfo) = fs::read_to_string(root.join("proc/cpuinfo")) else { return false };
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

@@ -39,7 +39,7 @@ mod vm;
 
 pub use config::Config;
 pub use error::Error;
-pub use evidence::{ArmEvidence, Verdict};
+pub use evidence::{Agreement, ArmEvidence};
 pub use inhibit::{Arms, InhibitMechanism};
 pub use vm::MicroVm;
 

@@ -109,7 +109,7 @@ impl Measure {
         }
     }
 
-    /// Whether a second vCPU takes part.
+    /// Tests whether a second vCPU takes part.
     pub fn needs_target(self) -> bool {
         matches!(self, Self::IpiRunning | Self::IpiHalted)
     }

@@ -41,7 +41,7 @@ pub enum Irqchip {
 pub struct Run {
     /// What was measured.
     pub measure: Measure,
-    /// Whether interrupt virtualization was on.
+    /// The arm.
     pub arm: Arm,
     /// The vCPU that received the interrupts, where one did.
     #[serde(skip_serializing_if = "Option::is_none", default)]

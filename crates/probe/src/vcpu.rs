@@ -17,7 +17,7 @@ use crate::threads;
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandEnd {
     /// The routine returned.
     Done,
     /// The guest reported a vector that nobody asked for; its block has the details.
@@ -40,7 +40,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) vcpu: u16,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CommandEnd,
 }
 
 /// The handle of a vCPU and its thread.
@@ -150,16 +150,16 @@ impl Runner {
         }
     }
 
-    fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> CommandEnd {
         loop {
             if self.kicked.load(Ordering::SeqCst) {
-                return Outcome::Kicked { rip: self.rip() };
+                return CommandEnd::Kicked { rip: self.rip() };
             }
             let reason = match self.fd.run() {
                 Ok(VcpuExit::IoOut(layout::PORT_USER, _)) => continue,
                 Ok(VcpuExit::MmioWrite(layout::MMIO_USER, _)) => continue,
-                Ok(VcpuExit::IoOut(layout::PORT_DONE, _)) => return Outcome::Done,
-                Ok(VcpuExit::IoOut(layout::PORT_FAULT, _)) => return Outcome::Fault,
+                Ok(VcpuExit::IoOut(layout::PORT_DONE, _)) => return CommandEnd::Done,
+                Ok(VcpuExit::IoOut(layout::PORT_FAULT, _)) => return CommandEnd::Fault,
                 Ok(VcpuExit::Intr) => continue,
                 Ok(exit) => describe(&exit),
                 Err(error) if error.errno() == libc::EINTR => continue,
@@ -171,7 +171,7 @@ impl Runner {
                 INTERNAL_ERROR => format!("{INTERNAL_ERROR}, suberror {}", self.suberror()),
                 _ => reason,
             };
-            return Outcome::Unexpected { reason, rip: self.rip() };
+            return CommandEnd::Unexpected { reason, rip: self.rip() };
         }
     }
 

@@ -8,7 +8,7 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::config::Config;
 use crate::create;
 use crate::error::Error;
-use crate::evidence::{ArmEvidence, Verdict};
+use crate::evidence::{Agreement, ArmEvidence};
 use crate::inhibit::{self, Arms, InhibitMechanism};
 use crate::layout;
 use crate::memory::{Memory, SelfIpi};
@@ -139,7 +139,7 @@ impl MicroVm {
         self.evidence = None;
         self.parked.set(mechanism, false)?;
         // Without statistics nothing can be shown either way, and the caller is told so by the evidence.
-        Ok(trial?.verdict != Verdict::Contradicted)
+        Ok(trial?.verdict != Agreement::Contradicted)
     }
 
     /// The kernel's thread ids of the vCPUs, in their order: what a tracer filters by.
@@ -248,7 +248,7 @@ mod tests {
             let after = vm.verify_arm().unwrap();
             eprintln!("{mechanism:?}: acts {acts}, then {after:?}");
             assert!(acts, "{mechanism:?}");
-            assert_eq!(after.verdict, Verdict::Confirmed, "{mechanism:?}");
+            assert_eq!(after.verdict, Agreement::Confirmed, "{mechanism:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use probe::measure::Measure;
 use probe::run::{ApicMode, Arm, Irqchip, Run};
-use probe::{Arms, Config, Error, MicroVm, Verdict};
+use probe::{Agreement, Arms, Config, Error, MicroVm};
 
 const SAMPLES: u32 = 20;
 const WARM_UP: u32 = 3;
@@ -188,9 +188,9 @@ fn a_claim_is_put_to_the_test() {
         let evidence = vm.verify_arm().unwrap();
         println!("{mechanism:?}: {evidence:?}");
         let expected = match arm {
-            Arm::Off => Verdict::Confirmed,
+            Arm::Off => Agreement::Confirmed,
             Arm::On if hardware() => continue,
-            Arm::On => Verdict::Contradicted,
+            Arm::On => Agreement::Contradicted,
         };
         if vm.statistics_available().is_none() {
             assert_eq!(evidence.verdict, expected, "{evidence:?}");

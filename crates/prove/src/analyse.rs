@@ -7,7 +7,7 @@ use probe::run::Arm;
 
 use super::difference::{Difference, MINIMUM_PAIRS, p_value};
 use super::evidence::Evidence;
-use super::outcome::{AtCost, Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome};
+use super::outcome::{AtCost, Cost, Effect, MeasureOutcome, Method, OUTCOME_FORMAT, Proof};
 use super::pairing::{Pairing, Statistic, pair};
 use super::recording::arms_of;
 use super::{ArmPair, Disturbed, Recording, Tracing, Warning, counting, verdict};
@@ -49,7 +49,7 @@ fn first_cause(why: &[String]) -> String {
 ///
 /// # Errors
 /// If the recording holds no samples.
-pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
+pub fn analyse(recording: &Recording) -> Result<Proof, NotAnalysed> {
     let recording = counting::without_silent_tracepoints(recording);
     let recording = recording.as_ref();
     let mut warnings: Vec<Warning> = Vec::new();
@@ -80,7 +80,7 @@ pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
     }
     warnings.sort_by_key(|warning| !warning.is_grave());
     let exits = counting::totals(recording);
-    let verdict::Verdict { judgement, sentence, headline } = verdict::verdict(
+    let verdict::Conclusion { judgement, sentence, headline } = verdict::verdict(
         &recording.arms,
         &measures,
         &exits,
@@ -88,7 +88,7 @@ pub fn analyse(recording: &Recording) -> Result<Outcome, NotAnalysed> {
         emulated.as_deref(),
         recording.switch_cycles,
     );
-    Ok(Outcome {
+    Ok(Proof {
         format: OUTCOME_FORMAT,
         version: recording.version.clone(),
         started: recording.started,

@@ -1,8 +1,8 @@
 //! Recordings with one change each, and the outcome.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use exits::{ExitCounts, ExitReason};
-use probe::{InhibitMechanism, Verdict};
+use probe::{Agreement, InhibitMechanism};
 
 use super::*;
 use crate::synthetic::recording;
@@ -12,7 +12,7 @@ fn sample() -> Recording {
     recording(Plan { blocks: 4, samples: 100, ..Plan::full() }, 1)
 }
 
-fn analysed(recording: &Recording) -> Outcome {
+fn analysed(recording: &Recording) -> Proof {
     analyse(recording).unwrap()
 }
 
@@ -26,7 +26,7 @@ fn scaled(recording: &mut Recording, measure: Measure, arm: Arm, factor: f64) {
     }
 }
 
-fn of(outcome: &Outcome, measure: Measure) -> &MeasureOutcome {
+fn of(outcome: &Proof, measure: Measure) -> &MeasureOutcome {
     outcome.measures.iter().find(|row| row.measure == measure).unwrap()
 }
 
@@ -44,7 +44,7 @@ fn a_gain_is_worth_it_and_its_figures_are_right() {
     assert_eq!(ipi.cost.off.unwrap().pooled.samples, 800);
     assert!(ipi.p_value.unwrap() < 0.01);
     let window = &ipi.exits.reasons.iter().find(|row| row.reason == ExitReason::vmx(7)).unwrap();
-    assert_eq!(window.change, Some(Change::Percent(-100.0)));
+    assert_eq!(window.change, Some(RelativeChange::Percent(-100.0)));
     assert!((window.per_operation.off.unwrap() - 0.998).abs() < 0.01);
     assert!(
         outcome.verdict.starts_with("Interrupt virtualization is worth it here: 71.2 % fewer cycles per IPI"),
@@ -142,7 +142,7 @@ fn arms_that_exit_alike_give_no_verdict() {
 #[test]
 fn a_check_that_contradicts_its_arm_gives_no_verdict() {
     let mut contradicted = sample();
-    contradicted.arm_checks[1].verdict = Verdict::Contradicted;
+    contradicted.arm_checks[1].verdict = Agreement::Contradicted;
     contradicted.arm_checks[1].note = "expected at least 0.9, counted 0.0".to_owned();
     let outcome = analysed(&contradicted);
     assert_eq!(outcome.judgement, Judgement::Contradicted);
@@ -277,5 +277,5 @@ fn nothing_at_all_is_an_error_with_the_cause() {
 fn outcomes_come_back_from_json() {
     let outcome = analysed(&sample());
     let json = serde_json::to_string(&outcome).unwrap();
-    assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), outcome);
+    assert_eq!(serde_json::from_str::<Proof>(&json).unwrap(), outcome);
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use conclusions::{Change, Comparison, Side};
+use conclusions::{Comparison, RelativeChange, Side};
 use exits::{ExitCounts, ExitReason, HandlingTime};
 use probe::measure::Measure;
 use probe::run::Arm;
@@ -179,7 +179,7 @@ pub(super) fn totals(recording: &Recording) -> ExitTotals {
     });
     let change = [traced, statistics].into_iter().find_map(|count| {
         let (off, on) = (count.off?, count.on?);
-        Some(Change::between(share(off, Some(operations.off)), share(on, Some(operations.on))))
+        Some(RelativeChange::between(share(off, Some(operations.off)), share(on, Some(operations.on))))
     });
     ExitTotals { reasons: rows(&of(Arm::Off), &of(Arm::On)), traced, statistics, operations, lost, change }
 }

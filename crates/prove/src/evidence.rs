@@ -3,7 +3,7 @@
 use exits::ExitCounts;
 use probe::measure::Measure;
 use probe::run::Arm;
-use probe::{Arms, InhibitMechanism, Verdict};
+use probe::{Agreement, Arms, InhibitMechanism};
 use serde::{Deserialize, Serialize};
 
 use super::{ArmPair, Recording, Tracing, Warning};
@@ -27,7 +27,7 @@ pub struct Evidence {
     /// VM exits for each interrupt that a vCPU sends itself and ends, in the counted runs.
     pub exits_per_eoi: ArmPair<Option<f64>>,
     /// The worst verdict of the checks of each arm before and after the experiment.
-    pub checked: ArmPair<Option<Verdict>>,
+    pub checked: ArmPair<Option<Agreement>>,
     /// Expectations and findings of those checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -47,7 +47,7 @@ impl Evidence {
         };
         let mut notes: Vec<String> = Vec::new();
         for check in &recording.arm_checks {
-            if check.verdict != Verdict::Confirmed && !notes.contains(&check.note) {
+            if check.verdict != Agreement::Confirmed && !notes.contains(&check.note) {
                 notes.push(check.note.clone());
             }
         }
@@ -65,14 +65,14 @@ impl Evidence {
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for arm in [Arm::Off, Arm::On] {
-            if *self.checked.of(arm) == Some(Verdict::Contradicted) {
+            if *self.checked.of(arm) == Some(Agreement::Contradicted) {
                 warnings.push(Warning::ArmContradicted { arm, why: self.notes.join("; ") });
             }
         }
         if self.mechanism.is_none() {
             return warnings;
         }
-        let confirmed = [self.checked.off, self.checked.on] == [Some(Verdict::Confirmed); 2];
+        let confirmed = [self.checked.off, self.checked.on] == [Some(Agreement::Confirmed); 2];
         match (self.exits_per_eoi.off, self.exits_per_eoi.on) {
             (Some(off), Some(on)) if on > off * MOST_OF_OFF || off == 0.0 => {
                 warnings.push(Warning::ArmsAlike { off, on });
@@ -88,9 +88,9 @@ impl Evidence {
     }
 }
 
-fn checked(recording: &Recording, arm: Arm) -> Option<Verdict> {
+fn checked(recording: &Recording, arm: Arm) -> Option<Agreement> {
     let verdicts = || recording.arm_checks.iter().filter(|check| check.arm == arm).map(|check| check.verdict);
-    [Verdict::Contradicted, Verdict::Unknown, Verdict::Confirmed]
+    [Agreement::Contradicted, Agreement::Unknown, Agreement::Confirmed]
         .into_iter()
         .find(|&gravest| verdicts().any(|verdict| verdict == gravest))
 }

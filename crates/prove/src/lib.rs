@@ -27,8 +27,8 @@ pub use collect::{CollectError, Progress, collect};
 pub use difference::{Difference, MINIMUM_PAIRS, NoInterval, Pair, difference, p_value};
 pub use evidence::Evidence;
 pub use outcome::{
-    AtCost, Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, Outcome,
-    PerOperation, ReasonRow,
+    AtCost, Cost, Effect, ExitTotals, Judgement, MeasureOutcome, Method, OUTCOME_FORMAT, PerOperation, Proof,
+    ReasonRow,
 };
 pub use plan::{BadPlan, OnlyArm, Plan};
 pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};

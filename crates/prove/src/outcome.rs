@@ -1,6 +1,6 @@
 //! The outcome of a proof: the result file, and the source of pages and tables.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use exits::{ExitReason, HandlingTime, Virtualized};
 use host::Fingerprint;
 use probe::Arms;
@@ -18,7 +18,7 @@ pub const OUTCOME_FORMAT: u32 = 1;
 
 /// The result of a proof. Field names are stable within one `format`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct Proof {
     /// [`OUTCOME_FORMAT`] of the writer.
     pub format: u32,
     /// The version of the command that recorded it.
@@ -171,7 +171,7 @@ pub struct ReasonRow {
     pub handling: ArmPair<Option<HandlingTime>>,
     /// Change of the exits for each operation from off to on; `None` without both arms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Change>,
+    pub change: Option<RelativeChange>,
     /// Interval of the change, from the number of exits only: each arm was counted in one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
@@ -195,7 +195,7 @@ pub struct ExitTotals {
     pub lost: ArmPair<u64>,
     /// Change of the exits for each operation from off to on: by the tracepoints, else by KVM's own count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Change>,
+    pub change: Option<RelativeChange>,
 }
 
 impl ExitTotals {
@@ -220,7 +220,7 @@ pub struct Method {
     pub negligible_percent: f64,
 }
 
-impl Outcome {
+impl Proof {
     /// A measure's result at each measured cost of a switch, the outcome's own included, cheapest first.
     /// Empty if only one cost was measured.
     pub fn over_costs(&self, measure: Measure) -> Vec<(u32, &MeasureOutcome)> {

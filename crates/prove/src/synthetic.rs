@@ -9,7 +9,7 @@ use host::Fingerprint;
 use live::InhibitChange;
 use probe::measure::Measure;
 use probe::run::{Arm, Run};
-use probe::{ArmEvidence, Arms, InhibitMechanism, Verdict};
+use probe::{Agreement, ArmEvidence, Arms, InhibitMechanism};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -158,7 +158,7 @@ fn check(arm: Arm) -> ArmEvidence {
         interrupts: 272,
         exits: Some((rate * 272.0) as u64),
         exits_per_interrupt: Some(rate),
-        verdict: Verdict::Confirmed,
+        verdict: Agreement::Confirmed,
         note: String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! The answer in one sentence.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use exits::counted;
 use probe::Arms;
 use probe::measure::Measure;
@@ -21,7 +21,7 @@ const TELLING: [Measure; 7] = [
     Measure::Hlt,
 ];
 
-pub(super) struct Verdict {
+pub(super) struct Conclusion {
     pub(super) judgement: Judgement,
     pub(super) sentence: String,
     /// The measure whose figure comes first in the sentence.
@@ -35,7 +35,7 @@ pub(super) fn verdict(
     warnings: &[Warning],
     emulated: Option<&str>,
     switch_cycles: Option<u32>,
-) -> Verdict {
+) -> Conclusion {
     let telling: Vec<&MeasureOutcome> = TELLING
         .into_iter()
         .filter_map(|wanted| measures.iter().find(|outcome| outcome.measure == wanted))
@@ -92,7 +92,7 @@ pub(super) fn verdict(
         Judgement::Worse => first(&telling, Effect::More),
         _ => telling.first().copied(),
     };
-    Verdict { judgement, sentence, headline: headline.map(|outcome| outcome.measure) }
+    Conclusion { judgement, sentence, headline: headline.map(|outcome| outcome.measure) }
 }
 
 fn judge(arms: &Arms, telling: &[&MeasureOutcome], warnings: &[Warning]) -> Judgement {
@@ -144,13 +144,13 @@ fn figure(outcome: &MeasureOutcome) -> String {
 
 fn and_exits(exits: &ExitTotals) -> String {
     match exits.change {
-        Some(Change::Percent(percent)) if percent.abs() >= 0.05 => {
+        Some(RelativeChange::Percent(percent)) if percent.abs() >= 0.05 => {
             format!(" and {} VM exits over all measures", change_in_words(percent))
         }
-        Some(Change::Percent(_) | Change::StillNothing) => {
+        Some(RelativeChange::Percent(_) | RelativeChange::StillNothing) => {
             " and as many VM exits over all measures".to_owned()
         }
-        Some(Change::FromNothing) => " and VM exits where there were none".to_owned(),
+        Some(RelativeChange::FromNothing) => " and VM exits where there were none".to_owned(),
         None => String::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Figures as text with their units, the same in every medium.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 pub(crate) use prove::grouped as count;
 use stats::Interval;
 
@@ -49,12 +49,12 @@ pub(crate) fn interval_of(of: Option<Interval>) -> String {
 }
 
 /// A change in percent, or a word if it is the whole or cannot be given in percent.
-pub(crate) fn change(change: Option<Change>) -> String {
+pub(crate) fn change(change: Option<RelativeChange>) -> String {
     match change {
-        Some(Change::Percent(-100.0)) => "gone".to_owned(),
-        Some(Change::Percent(value)) => format!("{} %", percent(value)),
-        Some(Change::FromNothing) => "new".to_owned(),
-        Some(Change::StillNothing) => "0.0 %".to_owned(),
+        Some(RelativeChange::Percent(-100.0)) => "gone".to_owned(),
+        Some(RelativeChange::Percent(value)) => format!("{} %", percent(value)),
+        Some(RelativeChange::FromNothing) => "new".to_owned(),
+        Some(RelativeChange::StillNothing) => "0.0 %".to_owned(),
         None => NONE.to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is computed here. A module is a result; it is written by `RESULT::MEDIUM`, as in
 //! [`comparison::terminal()`], [`comparison::page()`], [`comparison::json()`] and [`comparison::csv()`]. JSON of a
-//! result that is not here is the result itself, such as [`::prove::Outcome`].
+//! result that is not here is the result itself, such as [`::prove::Proof`].
 
 pub mod advice;
 pub mod comparison;

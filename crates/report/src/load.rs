@@ -1,12 +1,12 @@
 //! The result of `exitless load`.
 
-use load::{Outcome, Protocol};
+use load::{LoadResult, Protocol};
 
 use crate::format::{per_second, share, time};
 
 /// A line for each figure, none wider than 80 columns.
 #[must_use]
-pub fn terminal(outcome: &Outcome) -> String {
+pub fn terminal(outcome: &LoadResult) -> String {
     let (what, answers) = match outcome.protocol {
         Protocol::Http => ("requests", "answers"),
         Protocol::Mqtt => ("messages", "deliveries"),
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn every_figure_has_its_unit() {
         let latency = Latency { mean: 2e-3, p50: 1e-3, p90: 3e-3, p99: 9e-3, p99_9: 0.02, max: 1.5 };
-        let outcome = Outcome {
+        let outcome = LoadResult {
             format: LOAD_FORMAT,
             protocol: Protocol::Mqtt,
             connections: 100_001,
@@ -77,6 +77,6 @@ mod tests {
         }
         assert!(text.contains("latency, p99.9") && text.contains("20.0 ms"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(!terminal(&Outcome { latency: None, ..outcome }).contains("latency"));
+        assert!(!terminal(&LoadResult { latency: None, ..outcome }).contains("latency"));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use probe::run::Arm;
-use prove::{CountedRun, Outcome, Recording};
+use prove::{CountedRun, Proof, Recording};
 
 use crate::format;
 use crate::prove::evidence::evidence;
@@ -18,7 +18,7 @@ const RAREST: f64 = 0.005;
 /// The costs of the micro VM's measures, in each available arm.
 ///
 /// No line is wider than `width` columns if `width` is at least 80.
-pub fn terminal(outcome: &Outcome, recording: &Recording, width: usize) -> String {
+pub fn terminal(outcome: &Proof, recording: &Recording, width: usize) -> String {
     let width = width.max(NARROWEST);
     let mut text = wrapped("Cost of one operation in TSC cycles", width, "", "");
     text.push('\n');
@@ -41,7 +41,7 @@ pub fn terminal(outcome: &Outcome, recording: &Recording, width: usize) -> Strin
     text
 }
 
-fn costs(outcome: &Outcome) -> Vec<Line> {
+fn costs(outcome: &Proof) -> Vec<Line> {
     let rows = outcome.measures.iter().flat_map(|row| {
         [Arm::Off, Arm::On]
             .into_iter()

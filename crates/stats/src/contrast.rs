@@ -113,7 +113,7 @@ pub struct Contrast {
     pub test: Option<Test>,
     /// Blocks that hold both arms; without blocks, repeats of the side that has fewer.
     pub repeats: usize,
-    /// Whether blocks were compared within themselves.
+    /// True if blocks were compared within themselves.
     pub is_paired: bool,
 }
 
@@ -177,7 +177,7 @@ pub fn interval_of_ratios(blocks: &[[f64; 2]]) -> Option<Interval> {
 /// Events of one run or block, and over how long (in seconds, or operations) they were counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Count {
-    /// How many events.
+    /// The number of events.
     pub events: f64,
     /// Seconds or operations.
     pub over: f64,

@@ -62,13 +62,13 @@ impl Interval {
         self.high - self.low
     }
 
-    /// Whether this value is believable.
+    /// Tests whether this value is believable.
     #[must_use]
     pub fn holds(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Whether no change at all is still believable.
+    /// Tests whether no change at all is still believable.
     #[must_use]
     pub fn holds_zero(self) -> bool {
         self.holds(0.0)

@@ -13,7 +13,7 @@ pub(crate) const MEDIAN_DEVIATION: f64 = 1.4826;
 /// The mean absolute deviation of a normal distribution in its standard deviations is one over this.
 pub(crate) const MEAN_DEVIATION: f64 = 1.253_314;
 
-/// How often a value is at least so many standard deviations from the mean, to either side.
+/// The number of times that a value is at least so many standard deviations from the mean, to either side.
 #[must_use]
 pub fn p_value(deviations: f64) -> f64 {
     erfc(deviations.abs() / SQRT_2)

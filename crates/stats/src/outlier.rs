@@ -9,7 +9,7 @@ const THRESHOLD: f64 = 10.0 * MEDIAN_DEVIATION;
 /// What makes the mean absolute deviation comparable to the median one where the latter is zero.
 const MEAN_FOR_MEDIAN: f64 = MEAN_DEVIATION / MEDIAN_DEVIATION;
 
-/// How many samples lie far from the rest.
+/// The number of samples that lie far from the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outliers {
     /// The samples more than about ten standard deviations from the median.

@@ -140,7 +140,7 @@ fn dealt_mean(blocks: &[[f64; 4]], mut dealing: impl FnMut(usize) -> u8) -> f64 
     sum / blocks.len() as f64
 }
 
-/// Whether the most extreme dealing and its mirror image alone are rare enough.
+/// Tests whether the most extreme dealing and its mirror image alone are rare enough.
 fn can_be_small(all: u64) -> bool {
     2.0 / (all as f64) < LEVEL
 }
@@ -169,7 +169,7 @@ fn studentized(before: &[f64], after: &[f64]) -> f64 {
     }
 }
 
-/// How many ways there are to choose `few` of `all`; the largest number where there are more.
+/// The number of ways that there are to choose `few` of `all`; the largest number where there are more.
 fn choices(all: u64, few: u64) -> u64 {
     (0..few.min(all - few))
         .try_fold(1_u64, |count, at| Some(count.checked_mul(all - at)? / (at + 1)))

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What a pile of samples looks like, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many samples there were.
+    /// The number of samples that there were.
     pub samples: usize,
     /// The smallest.
     pub minimum: u64,

@@ -64,7 +64,7 @@ impl Error {
         Interval::around(centre, self.half_width()?)
     }
 
-    /// How often a difference at least as large as this one is seen where there is none.
+    /// The number of times that a difference at least as large as this one is seen where there is none.
     #[must_use]
     pub fn p_value(self, difference: f64) -> Option<f64> {
         if difference == 0.0 {
@@ -81,7 +81,7 @@ impl Error {
 /// A mean, and what its certainty is made of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
-    /// How many figures.
+    /// The number of figures.
     pub count: f64,
     /// Their mean.
     pub mean: f64,

@@ -13,16 +13,16 @@ pub struct Field {
     pub offset: usize,
     /// Size in bytes, all elements of an array together.
     pub size: usize,
-    /// Whether it is a signed number.
+    /// True if it is a signed number.
     pub signed: bool,
-    /// Whether it is declared with `[...]`.
+    /// True if it is declared with `[...]`.
     pub array: bool,
-    /// Whether it holds offset and length of data behind the fixed fields (`__data_loc`, `__rel_loc`).
+    /// True if it holds offset and length of data behind the fixed fields (`__data_loc`, `__rel_loc`).
     pub located: bool,
 }
 
 impl Field {
-    /// Whether [`Self::read`] can give a number: no array, and 1, 2, 4 or 8 bytes.
+    /// Tests whether [`Self::read`] can give a number: no array, and 1, 2, 4 or 8 bytes.
     #[must_use]
     pub fn is_number(&self) -> bool {
         !self.array && !self.located && matches!(self.size, 1 | 2 | 4 | 8)

@@ -35,6 +35,7 @@ mod recognise;
 mod record;
 mod recordings;
 mod rows;
+mod run;
 mod sums;
 mod text;
 mod thread;

@@ -15,13 +15,13 @@ pub(crate) const MOST_ACCESSES: usize = 16_384;
 
 /// The exits of one reason.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct ReasonRow {
     pub(crate) reason: ExitReason,
     pub(crate) exits: Exits,
     series: SeriesIndex,
 }
 
-impl Row {
+impl ReasonRow {
     /// Counts an exit that began at `time_ns`, with its handling time when there is one.
     #[inline]
     pub(crate) fn add(&mut self, time_ns: u64, handling_ns: Option<u64>, timeline: &mut Timeline) {
@@ -39,7 +39,7 @@ impl Row {
 pub(crate) struct ReasonRows {
     direct: Box<[u16; DIRECT]>,
     others: FxHashMap<ExitReason, u16>,
-    rows: Vec<Row>,
+    rows: Vec<ReasonRow>,
 }
 
 impl Default for ReasonRows {
@@ -67,7 +67,7 @@ impl ReasonRows {
         // Reasons beyond what 16 bits count are those of a broken file; they end up in the last row.
         let next = self.rows.len().min(usize::from(NONE) - 1) as u16;
         if usize::from(next) == self.rows.len() {
-            self.rows.push(Row { reason, exits: Exits::default(), series: series() });
+            self.rows.push(ReasonRow { reason, exits: Exits::default(), series: series() });
         }
         self.others.insert(reason, next);
         if let Some(direct) = self.direct.get_mut(reason.code as usize).filter(|direct| **direct == NONE) {
@@ -76,7 +76,7 @@ impl ReasonRows {
         next
     }
 
-    pub(crate) fn row(&mut self, number: u16) -> &mut Row {
+    pub(crate) fn row(&mut self, number: u16) -> &mut ReasonRow {
         &mut self.rows[usize::from(number)]
     }
 

@@ -21,7 +21,7 @@ mod statistics;
 mod version6;
 mod version7;
 
-use batch::{Batch, Row};
+use batch::Batch;
 use clock::Clock;
 use feed::Feed;
 use file::{Flaw, Recorded};
@@ -32,6 +32,7 @@ use crate::assembly::Assembly;
 use crate::decoder::Decoder;
 use crate::input::Input;
 use crate::owners::Owners;
+use crate::run::Run;
 use crate::{Damage, Error, Format, Options, Origin, Reading, Sink, pipeline};
 
 /// The kernel's name of the only architecture whose `kvm_exit` has exit reasons of VMX and SVM.
@@ -195,15 +196,15 @@ impl Tally {
     fn take<S: Sink>(&mut self, batch: &mut Batch, assembly: &mut Assembly<'_, S>) {
         let losses = std::mem::take(&mut batch.losses);
         let (cpu, buffer) = (batch.cpu, batch.buffer);
-        let rows = batch.rows();
+        let runs = batch.runs();
         let mut at = 0;
         for &(behind, count) in &losses {
-            self.pass_on(&mut rows[at..behind], cpu, buffer, assembly);
+            self.pass_on(&mut runs[at..behind], cpu, buffer, assembly);
             at = behind;
             assembly.lost(cpu, 0);
             self.losses[buffer] = self.losses[buffer].saturating_add(count);
         }
-        self.pass_on(&mut rows[at..], cpu, buffer, assembly);
+        self.pass_on(&mut runs[at..], cpu, buffer, assembly);
         batch.losses = losses;
         assembly.undecoded(batch.undecoded);
         self.flaws.append(&mut batch.flaws);
@@ -217,20 +218,20 @@ impl Tally {
 
     fn pass_on<S: Sink>(
         &mut self,
-        rows: &mut [Row],
+        runs: &mut [Run<u32>],
         cpu: u16,
         buffer: usize,
         assembly: &mut Assembly<'_, S>,
     ) {
-        for row in rows {
+        for run in runs {
             if self.left_out.len() > 1 {
-                let before = row.events.len();
-                row.events.retain(|event| self.owners.takes(buffer, event.thread, event.kind));
-                self.left_out[buffer] += (before - row.events.len()) as u64;
+                let before = run.events.len();
+                run.events.retain(|event| self.owners.takes(buffer, event.thread, event.kind));
+                self.left_out[buffer] += (before - run.events.len()) as u64;
             }
-            if let Some(last) = row.events.last() {
+            if let Some(last) = run.events.last() {
                 assembly.last_of_cpu(cpu, last.time_ns);
-                assembly.append(row.thread, &mut row.events, row.ordered, row.newest_ns);
+                assembly.append(run.thread, &mut run.events, run.ordered, run.newest_ns);
             }
         }
     }

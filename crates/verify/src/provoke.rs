@@ -3,7 +3,7 @@
 use conclusions::activation::Status;
 use probe::measure::Measure;
 use probe::run::Arm;
-use probe::{Arms, Verdict};
+use probe::{Agreement, Arms};
 
 use super::Provoked;
 use prove::{ArmPair, CollectError, Plan, Recording, analyse, collect};
@@ -36,18 +36,18 @@ pub fn provoke() -> Provoked {
 }
 
 fn judge(recording: &Recording) -> Provoked {
-    let worst = |verdicts: &[Verdict]| {
+    let worst = |verdicts: &[Agreement]| {
         let found = |wanted| verdicts.contains(&wanted);
-        if found(Verdict::Contradicted) {
+        if found(Agreement::Contradicted) {
             Status::Inhibited
-        } else if found(Verdict::Confirmed) && !found(Verdict::Unknown) {
+        } else if found(Agreement::Confirmed) && !found(Agreement::Unknown) {
             Status::Active
         } else {
             Status::Unknown
         }
     };
     let on = recording.arm_checks.iter().filter(|check| check.arm == Arm::On);
-    let verdicts: Vec<Verdict> = on.clone().map(|check| check.verdict).collect();
+    let verdicts: Vec<Agreement> = on.clone().map(|check| check.verdict).collect();
     let (status, why) = match &recording.arms {
         Arms::OnlyOff { why } => (Status::Inhibited, Some(why.clone())),
         Arms::Both { .. } | Arms::OnlyOn { .. } => match worst(&verdicts) {

@@ -9,7 +9,7 @@ use super::cells::{Cells, tenths};
 use super::interval::{Basis, Estimate};
 use super::side::{RecordingSums, Side, Sums, Time};
 use super::subject::Subject;
-use crate::Change;
+use crate::RelativeChange;
 use exits::HandlingTime;
 
 /// The least number of recordings on each side for which each recording is one figure: then the interval
@@ -50,8 +50,8 @@ impl Pair<'_> {
     pub(super) fn rate(&self) -> Estimate {
         let counts = self.both(|one| one.sums.count as f64);
         let units = self.both(|one| one.units);
-        let change = Change::between(counts[0] / units[0], counts[1] / units[1]);
-        if change == Change::StillNothing {
+        let change = RelativeChange::between(counts[0] / units[0], counts[1] / units[1]);
+        if change == RelativeChange::StillNothing {
             return Estimate::without_interval(change);
         }
         let longer = (units[0] / units[1]).ln();
@@ -74,7 +74,7 @@ impl Pair<'_> {
         if self.both(|one| one.sums.times.count()) == [0, 0] {
             return None;
         }
-        let change = Change::between(times[0] / units[0], times[1] / units[1]);
+        let change = RelativeChange::between(times[0] / units[0], times[1] / units[1]);
         if times.contains(&0.0) {
             return Some(Estimate::without_interval(change));
         }
@@ -96,7 +96,7 @@ impl Pair<'_> {
     /// The change of the mean handling time; `None` unless both sides have times.
     pub(super) fn mean(&self) -> Option<Estimate> {
         let means = [self.before.sums.times.mean_ns()?, self.after.sums.times.mean_ns()?];
-        let change = Change::between(means[0], means[1]);
+        let change = RelativeChange::between(means[0], means[1]);
         if means.contains(&0.0) {
             return Some(Estimate::without_interval(change));
         }
@@ -117,7 +117,7 @@ impl Pair<'_> {
         [figure(&self.before), figure(&self.after)]
     }
 
-    fn by_recordings_or_blocks(&self, ratio: Ratio, centre: f64, change: Change) -> Option<Estimate> {
+    fn by_recordings_or_blocks(&self, ratio: Ratio, centre: f64, change: RelativeChange) -> Option<Estimate> {
         let (log, basis) = self.by_recordings(ratio).or_else(|| self.by_blocks(ratio))?;
         Some(Estimate::new(change, log.moved(centre), basis))
     }
@@ -255,7 +255,7 @@ fn offset(sides: [(f64, f64); 2]) -> Option<Interval> {
 }
 
 /// The estimate from the variance of each side's logarithm with its degrees of freedom.
-fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: Change, basis: Basis) -> Estimate {
+fn by_welch(sides: [Option<(f64, f64)>; 2], centre: f64, change: RelativeChange, basis: Basis) -> Estimate {
     let [before, after] = sides;
     let log = before.zip(after).and_then(|(before, after)| offset([before, after]));
     match log {

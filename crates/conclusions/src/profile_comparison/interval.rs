@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stats::Interval;
 
-use crate::Change;
+use crate::RelativeChange;
 
 /// A smaller change, in percent, is negligible, however certain it is.
 const NEGLIGIBLE_PERCENT: f64 = 1.0;
@@ -61,7 +61,7 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The change from before to after.
-    pub change: Change,
+    pub change: RelativeChange,
     /// Its 95 % interval, in percent of the figure before: from -100, if zero is possible, to infinity, if
     /// there is no upper bound because nothing was seen before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,12 +72,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn new(change: Change, log: Interval, basis: Basis) -> Self {
+    pub(super) fn new(change: RelativeChange, log: Interval, basis: Basis) -> Self {
         let interval = log.percent();
         Self { change, interval, basis: interval.map(|_| basis) }
     }
 
-    pub(super) fn without_interval(change: Change) -> Self {
+    pub(super) fn without_interval(change: RelativeChange) -> Self {
         Self { change, interval: None, basis: None }
     }
 
@@ -87,7 +87,7 @@ impl Estimate {
         let Some(interval) = self.interval else { return Effect::Unknown };
         match self.change {
             _ if interval.holds_zero() => Effect::Indistinguishable,
-            Change::Percent(percent) if percent.abs() < NEGLIGIBLE_PERCENT => Effect::Negligible,
+            RelativeChange::Percent(percent) if percent.abs() < NEGLIGIBLE_PERCENT => Effect::Negligible,
             _ if interval.low > 0.0 => Effect::More,
             _ => Effect::Less,
         }
@@ -100,7 +100,7 @@ mod tests {
 
     fn estimate(percent: f64, low: f64, high: f64) -> Estimate {
         let interval = Some(Interval { low, high });
-        Estimate { change: Change::Percent(percent), interval, basis: Some(Basis::Times) }
+        Estimate { change: RelativeChange::Percent(percent), interval, basis: Some(Basis::Times) }
     }
 
     #[test]
@@ -109,8 +109,9 @@ mod tests {
         assert_eq!(estimate(20.0, 5.0, 40.0).effect(), Effect::More);
         assert_eq!(estimate(20.0, -5.0, 40.0).effect(), Effect::Indistinguishable);
         assert_eq!(estimate(0.5, 0.4, 0.6).effect(), Effect::Negligible);
-        assert_eq!(Estimate::without_interval(Change::Percent(5.0)).effect(), Effect::Unknown);
-        let appeared = Estimate { change: Change::FromNothing, ..estimate(0.0, 200.0, f64::INFINITY) };
+        assert_eq!(Estimate::without_interval(RelativeChange::Percent(5.0)).effect(), Effect::Unknown);
+        let appeared =
+            Estimate { change: RelativeChange::FromNothing, ..estimate(0.0, 200.0, f64::INFINITY) };
         assert_eq!(appeared.effect(), Effect::More);
     }
 }

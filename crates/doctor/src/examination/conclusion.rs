@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The state of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum HostState {
     /// Interrupt virtualization is on, and active for every VM that runs.
     Active,
     /// It is on, and no VM runs.
@@ -36,7 +36,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conclusion {
     /// The state of the host.
-    pub outcome: Outcome,
+    pub outcome: HostState,
     /// The same as a sentence.
     pub sentence: String,
     /// The command that goes on from there.
@@ -44,7 +44,7 @@ pub struct Conclusion {
 }
 
 impl Conclusion {
-    fn new(outcome: Outcome, sentence: impl Into<String>, next: Option<&str>) -> Self {
+    fn new(outcome: HostState, sentence: impl Into<String>, next: Option<&str>) -> Self {
         Self { outcome, sentence: sentence.into(), next: next.map(str::to_owned) }
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn conclude(
         if let Some(finding) = fails(Category::Cpu).find(|finding| finding.rule == rule) {
             let sentence = format!("This host cannot run guests in hardware: {}.", finding.found);
             return Conclusion::new(
-                Outcome::NoVirtualization,
+                HostState::NoVirtualization,
                 sentence,
                 Some("exitless prove --lab intel-apicv"),
             );
@@ -71,13 +71,13 @@ pub(super) fn conclude(
     }
     if let Some(finding) = fails(Category::Contradictions).next() {
         let sentence = format!("Resolve this contradiction first: {}.", finding.found);
-        return Conclusion::new(Outcome::Contradicted, sentence, Some("exitless doctor --verbose"));
+        return Conclusion::new(HostState::Contradicted, sentence, Some("exitless doctor --verbose"));
     }
     if let Some(finding) =
         fails(Category::Kvm).find(|one| one.rule == "kvm-module" || one.rule == "kvm-device")
     {
         let sentence = format!("Guests cannot be run here: {}.", finding.found);
-        return Conclusion::new(Outcome::NoVirtualization, sentence, None);
+        return Conclusion::new(HostState::NoVirtualization, sentence, None);
     }
     let name = subject.technology();
     match (subject.is_enabled(), subject.cpu_has()) {
@@ -85,19 +85,19 @@ pub(super) fn conclude(
         (_, Some(false)) => {
             let sentence =
                 format!("There is no {name} here, so guest interrupts cost exits whatever the settings.");
-            Conclusion::new(Outcome::Unavailable, sentence, Some("exitless predict"))
+            Conclusion::new(HostState::Unavailable, sentence, Some("exitless predict"))
         }
         (Some(false), _) => {
             let sentence = format!("{name} is available but off: no VM uses it.");
             Conclusion::new(
-                Outcome::SwitchedOff,
+                HostState::SwitchedOff,
                 sentence,
                 Some("exitless enable --persist --reload --apply"),
             )
         }
         (None, _) => {
             let sentence = format!("What may be read here does not show whether {name} is used.");
-            Conclusion::new(Outcome::Unknown, sentence, Some("sudo exitless doctor"))
+            Conclusion::new(HostState::Unknown, sentence, Some("sudo exitless doctor"))
         }
     }
 }
@@ -119,7 +119,7 @@ fn xen(sections: &[Section]) -> Conclusion {
     let mut failed = failures(sections, Category::Xen);
     if let Some(finding) = failed.next() {
         let sentence = format!("Xen does not use interrupt virtualization: {}.", finding.found);
-        return Conclusion::new(Outcome::Unavailable, sentence, None);
+        return Conclusion::new(HostState::Unavailable, sentence, None);
     }
     let findings =
         || sections.iter().filter(|one| one.name == Category::Xen.name()).flat_map(|one| &one.findings);
@@ -127,15 +127,15 @@ fn xen(sections: &[Section]) -> Conclusion {
         |rule: &str| findings().flat_map(flat).any(|one| one.rule == rule && one.state == State::Pass);
     if passed("xen-apicv") || passed("xen-avic") {
         let sentence = "Xen uses the hardware's interrupt virtualization for its HVM guests.";
-        return Conclusion::new(Outcome::Ready, sentence, Some("exitless stat --by vm,reason"));
+        return Conclusion::new(HostState::Ready, sentence, Some("exitless stat --by vm,reason"));
     }
     if findings().flat_map(flat).any(|one| one.rule == "xen-avic" && one.state == State::Warn) {
         let sentence = "Xen does not support AVIC, so guest interrupts cost exits on this host.";
-        return Conclusion::new(Outcome::Unavailable, sentence, Some("exitless stat --by vm,reason"));
+        return Conclusion::new(HostState::Unavailable, sentence, Some("exitless stat --by vm,reason"));
     }
     let sentence =
         "Xen does not use the hardware's interrupt virtualization, or nothing here shows that it does.";
-    Conclusion::new(Outcome::Unknown, sentence, None)
+    Conclusion::new(HostState::Unknown, sentence, None)
 }
 
 fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusion {
@@ -144,7 +144,7 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
     let running: Vec<_> = subject.running().iter().filter(|one| wanted(one.vm.pid)).collect();
     if running.is_empty() {
         let sentence = format!("{name} is on, and no VM is running.");
-        return Conclusion::new(Outcome::Ready, sentence, Some("exitless verify --provoke"));
+        return Conclusion::new(HostState::Ready, sentence, Some("exitless verify --provoke"));
     }
     let status = |pid: i32| {
         let mut of_it = sides.iter().filter(|side| side.pid == pid).map(|side| side.activation.status);
@@ -176,7 +176,7 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
             Some(libvirt) => format!("libvirt:{}", libvirt.name),
             None => first.vm.pid.to_string(),
         };
-        return Conclusion::new(Outcome::Inhibited, sentence, Some(&format!("exitless vm fix {target}")));
+        return Conclusion::new(HostState::Inhibited, sentence, Some(&format!("exitless vm fix {target}")));
     }
     let unsure: Vec<_> = running.iter().filter(|one| status(one.vm.pid) == Status::Unknown).collect();
     if let Some(first) = unsure.first() {
@@ -186,11 +186,11 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
         };
         let sentence = format!("{name} is on; it is not known whether it is active for {of}.");
         let next = if subject.host.live { "exitless verify" } else { "exitless verify (on that host)" };
-        return Conclusion::new(Outcome::Unsure, sentence, Some(next));
+        return Conclusion::new(HostState::Unsure, sentence, Some(next));
     }
     let of =
         if running.len() == 1 { "the running VM".to_owned() } else { format!("all {} VMs", running.len()) };
-    Conclusion::new(Outcome::Active, format!("{name} is on, and active for {of}."), Some("exitless verify"))
+    Conclusion::new(HostState::Active, format!("{name} is on, and active for {of}."), Some("exitless verify"))
 }
 
 const fn rank(status: Status) -> u8 {

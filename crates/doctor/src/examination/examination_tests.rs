@@ -160,17 +160,17 @@ fn each_host_comes_to_its_conclusion() {
         (conclusion.outcome, conclusion.next.unwrap_or_default())
     };
     let next = |text: &str| text.to_owned();
-    assert_eq!(told("zen2"), (Outcome::SwitchedOff, next("exitless enable --persist --reload --apply")));
-    assert_eq!(told("zen4"), (Outcome::Unsure, next("exitless verify (on that host)")));
-    assert_eq!(told("ivy-bridge"), (Outcome::Ready, next("exitless verify --provoke")));
-    assert_eq!(told("sapphire-rapids").0, Outcome::Unsure);
-    assert_eq!(told("guest").0, Outcome::NoVirtualization);
-    assert_eq!(told("container").0, Outcome::NoVirtualization);
-    assert_eq!(told("lockdown").0, Outcome::Unsure);
-    assert_eq!(told("xen-dom0").0, Outcome::Ready);
-    assert_eq!(told("xen-lab"), (Outcome::Unavailable, next("exitless stat --by vm,reason")));
+    assert_eq!(told("zen2"), (HostState::SwitchedOff, next("exitless enable --persist --reload --apply")));
+    assert_eq!(told("zen4"), (HostState::Unsure, next("exitless verify (on that host)")));
+    assert_eq!(told("ivy-bridge"), (HostState::Ready, next("exitless verify --provoke")));
+    assert_eq!(told("sapphire-rapids").0, HostState::Unsure);
+    assert_eq!(told("guest").0, HostState::NoVirtualization);
+    assert_eq!(told("container").0, HostState::NoVirtualization);
+    assert_eq!(told("lockdown").0, HostState::Unsure);
+    assert_eq!(told("xen-dom0").0, HostState::Ready);
+    assert_eq!(told("xen-lab"), (HostState::Unavailable, next("exitless stat --by vm,reason")));
     let zen4 = on("zen4").inspect();
-    assert_eq!(examine(&zen4, &active(), &[]).conclusion.outcome, Outcome::Active);
+    assert_eq!(examine(&zen4, &active(), &[]).conclusion.outcome, HostState::Active);
     let found = examine(&zen4, &inhibited(), &[]);
     assert_eq!(found.conclusion.next.as_deref(), Some("exitless vm fix 5000"));
     assert!(found.conclusion.sentence.contains("by PIT_REINJ"), "{:?}", found.conclusion);
@@ -232,5 +232,5 @@ fn a_chosen_vm_is_the_only_one_that_is_told_of() {
 fn nothing_is_known_of_an_empty_host_and_nothing_is_wrong_with_it() {
     let examination = examine(&Inspection::default(), &[], &[]);
     assert_eq!((examination.summary.fail, examination.summary.pass), (0, 0));
-    assert_eq!(examination.conclusion.outcome, Outcome::Unknown);
+    assert_eq!(examination.conclusion.outcome, HostState::Unknown);
 }

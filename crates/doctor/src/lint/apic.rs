@@ -1,6 +1,6 @@
 //! Local APICs: their mode and their IDs.
 
-use domain::{Change, FeatureState, Form, Irqchip};
+use domain::{DefinitionChange, FeatureState, Form, Irqchip};
 use exits::{InhibitReason, Isa, KernelVersion, counted};
 
 use super::host_side::Technology;
@@ -50,7 +50,7 @@ fn x2apic(subject: &Subject<'_>) -> Verdict {
         Some(place) => verdict.said(subject.form(), place),
         None => verdict.unsaid("x2apic", if held.value { "on by default" } else { "off by default" }),
     };
-    let change = |state| vec![Change::CpuFeature("x2apic".to_owned(), state)];
+    let change = |state| vec![DefinitionChange::CpuFeature("x2apic".to_owned(), state)];
     let amd = subject.host.isa == Some(Isa::Svm);
     let technology = subject.host.technology;
     if !held.value {
@@ -138,11 +138,11 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     let mut lacking = Vec::new();
     if !x2apic.value {
         lacking.push("x2APIC");
-        changes.push(Change::CpuFeature("x2apic".to_owned(), FeatureState::On));
+        changes.push(DefinitionChange::CpuFeature("x2apic".to_owned(), FeatureState::On));
     }
     if irqchip.value != Irqchip::Split {
         lacking.push("a split irqchip");
-        changes.push(Change::Irqchip(Irqchip::Split));
+        changes.push(DefinitionChange::Irqchip(Irqchip::Split));
     }
     let remapping = subject.remaps_wide_ids();
     let hidden = subject.hides_kvm();
@@ -156,10 +156,10 @@ fn many_vcpus(subject: &Subject<'_>) -> Verdict {
     let mut verdict = Verdict::fail("");
     if refused {
         lacking.push("an IOMMU with eim='on', without which libvirt refuses more than 255 vCPUs");
-        changes.push(Change::InterruptRemapping);
+        changes.push(DefinitionChange::InterruptRemapping);
     } else if remapping.is_none() && !reached_without {
         lacking.push("kvm-msi-ext-dest-id or an IOMMU that remaps interrupts with eim");
-        changes.push(Change::InterruptRemapping);
+        changes.push(DefinitionChange::InterruptRemapping);
     }
     if lacking.is_empty() {
         return match remapping {

@@ -1,6 +1,6 @@
 //! Devices of the host that the guest has for itself, and the IOMMU that it sees.
 
-use domain::{Change, Device, DeviceKind, Irqchip};
+use domain::{DefinitionChange, Device, DeviceKind, Irqchip};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -55,7 +55,7 @@ fn assigned_interrupts(subject: &Subject<'_>) -> Verdict {
             Some(place) => verdict.said(form, place),
             None => verdict,
         };
-        return verdict.fix(vec![Change::Irqchip(Irqchip::Split)]);
+        return verdict.fix(vec![DefinitionChange::Irqchip(Irqchip::Split)]);
     }
     let on = |value: &str| matches!(value, "on" | "true" | "yes");
     let kept_out = |device: &&&Device| {
@@ -85,7 +85,7 @@ fn caching_mode(subject: &Subject<'_>) -> Verdict {
     Verdict::fail(format!("{} is assigned, and the IOMMU's caching mode is off", called(device)))
         .said(form, &iommu.place)
         .said(form, &device.place)
-        .fix(vec![Change::InterruptRemapping])
+        .fix(vec![DefinitionChange::InterruptRemapping])
 }
 
 fn remapping(subject: &Subject<'_>) -> Verdict {
@@ -107,5 +107,5 @@ fn remapping(subject: &Subject<'_>) -> Verdict {
             verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
         }
     };
-    verdict.fix(vec![Change::Irqchip(Irqchip::Split)])
+    verdict.fix(vec![DefinitionChange::Irqchip(Irqchip::Split)])
 }

@@ -1,6 +1,6 @@
 //! The CPU that the guest sees: its model, KVM's paravirtual features, and guests within the guest.
 
-use domain::{Change, CpuModel, FeatureState};
+use domain::{CpuModel, DefinitionChange, FeatureState};
 use exits::{InhibitReason, Isa, KernelVersion};
 
 use super::rule::{Rule, Verdict};
@@ -78,7 +78,7 @@ fn cpu_model(subject: &Subject<'_>) -> Verdict {
     };
     match subject.model() {
         CpuModel::Named(name) if POOR_MODELS.contains(&name.as_str()) => {
-            with(Verdict::warn(name)).fix(vec![Change::CpuModel(CpuModel::Host)])
+            with(Verdict::warn(name)).fix(vec![DefinitionChange::CpuModel(CpuModel::Host)])
         }
         CpuModel::Named(name) => with(Verdict::pass(name)),
         CpuModel::Host => with(Verdict::pass("the host's")),
@@ -106,7 +106,7 @@ fn nested(subject: &Subject<'_>) -> Verdict {
         (None, None) => verdict,
     };
     let reason = InhibitReason::Nested;
-    let off = || vec![Change::CpuFeature("svm".to_owned(), FeatureState::Off)];
+    let off = || vec![DefinitionChange::CpuFeature("svm".to_owned(), FeatureState::Off)];
     match subject.kernel_is_older(NESTED_WHILE_IT_RUNS) {
         Some(false) => {
             with(Verdict::pass("SVM is offered; AVIC is inhibited only while a nested guest runs"))
@@ -148,7 +148,7 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
         Some(place) => verdict.said(subject.form(), place),
         None => verdict,
     };
-    verdict.fix(vec![Change::CpuFeature("topoext".to_owned(), FeatureState::On)])
+    verdict.fix(vec![DefinitionChange::CpuFeature("topoext".to_owned(), FeatureState::On)])
 }
 
 fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
@@ -156,7 +156,7 @@ fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
         None => Verdict::pass("the guest sees KVM"),
         Some(place) => Verdict::warn("KVM is hidden from the guest")
             .said(subject.form(), place)
-            .fix(vec![Change::CpuFeature("kvm".to_owned(), FeatureState::On)]),
+            .fix(vec![DefinitionChange::CpuFeature("kvm".to_owned(), FeatureState::On)]),
     }
 }
 
@@ -171,7 +171,7 @@ fn pv_eoi(subject: &Subject<'_>) -> Verdict {
     };
     match subject.host.enabled {
         Some(false) => with(Verdict::warn(format!("off, and so is {}", subject.host.name())))
-            .fix(vec![Change::CpuFeature("kvm-pv-eoi".to_owned(), FeatureState::On)]),
+            .fix(vec![DefinitionChange::CpuFeature("kvm-pv-eoi".to_owned(), FeatureState::On)]),
         Some(true) => with(Verdict::pass(format!("off, and {} has no use for it", subject.host.name()))),
         None => with(Verdict::pass("off, which is right with APICv or AVIC")),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Backend, Change, Device, DeviceKind};
+use domain::{Backend, DefinitionChange, Device, DeviceKind};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -92,7 +92,7 @@ pub(super) fn replaced(
         return Verdict::pass(none);
     }
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
-    let changes = bad.iter().map(|&(position, device)| Change::DeviceModel {
+    let changes = bad.iter().map(|&(position, device)| DefinitionChange::DeviceModel {
         device: position,
         model: better(device).to_owned(),
     });
@@ -112,8 +112,8 @@ fn iothread(subject: &Subject<'_>) -> Verdict {
     }
     let threads = threads_for(subject, bad.len());
     let changes = bad.iter().zip(threads.iter().cycle());
-    let changes =
-        changes.map(|(&&(device, _), thread)| Change::IoThread { device, iothread: thread.clone() });
+    let changes = changes
+        .map(|(&&(device, _), thread)| DefinitionChange::IoThread { device, iothread: thread.clone() });
     let changes = changes.collect();
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let verdict = Verdict::warn(format!("{}: served by the main loop", listed(&names))).fix(changes);
@@ -149,7 +149,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
         return Verdict::pass("no virtio disk has only one queue");
     }
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
-    let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: vcpus }).collect();
+    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Queues { device, queues: vcpus }).collect();
     let verdict = Verdict::warn(format!("{}: one queue for {vcpus} vCPUs", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
         Some(set) => verdict.said(subject.form(), &set.place),
@@ -177,7 +177,7 @@ fn aio(subject: &Subject<'_>) -> Verdict {
             if better == "native" { Verdict::warn(words.clone()) } else { Verdict::fail(words.clone()) }
         });
         verdict = Some(before.said(subject.form(), place));
-        changes.push(Change::Aio { device: position, aio: better.to_owned() });
+        changes.push(DefinitionChange::Aio { device: position, aio: better.to_owned() });
     }
     match verdict {
         None => Verdict::pass("no disk that bypasses the page cache uses threads"),

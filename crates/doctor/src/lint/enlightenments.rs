@@ -1,6 +1,6 @@
 //! Hyper-V's enlightenments, which are given to Windows guests.
 
-use domain::Change;
+use domain::DefinitionChange;
 use exits::InhibitReason;
 
 use super::rule::{Rule, Verdict};
@@ -65,8 +65,8 @@ pub(super) const RULES: &[Rule] = &[
 
 const NOT_ENLIGHTENED: &str = "no enlightenments are offered";
 
-fn on(names: &[&str]) -> Vec<Change> {
-    names.iter().map(|name| Change::HyperV((*name).to_owned(), true)).collect()
+fn on(names: &[&str]) -> Vec<DefinitionChange> {
+    names.iter().map(|name| DefinitionChange::HyperV((*name).to_owned(), true)).collect()
 }
 
 fn auto_eoi(subject: &Subject<'_>) -> Verdict {
@@ -110,7 +110,7 @@ fn vapic(subject: &Subject<'_>) -> Verdict {
     Verdict::warn("hv-vapic without hv-avic: the guest does not use its APIC")
         .said(form, vapic)
         .fix(on(&["avic"]))
-        .fix(vec![Change::HyperV("vapic".to_owned(), false)])
+        .fix(vec![DefinitionChange::HyperV("vapic".to_owned(), false)])
 }
 
 fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
@@ -123,7 +123,7 @@ fn avic_of_the_host(subject: &Subject<'_>) -> Verdict {
     Verdict::warn(format!("hv-avic is offered, and {} is off on this host", subject.host.name()))
         .said(subject.form(), place)
         .advice("enable it on the host (`exitless enable`)")
-        .fix(vec![Change::HyperV("avic".to_owned(), false)])
+        .fix(vec![DefinitionChange::HyperV("avic".to_owned(), false)])
 }
 
 fn stimer(subject: &Subject<'_>) -> Verdict {

@@ -1,6 +1,6 @@
 //! The accelerator of the vCPUs, and the place of the interrupt controllers.
 
-use domain::{Accelerator, Change, Irqchip, TickPolicy};
+use domain::{Accelerator, DefinitionChange, Irqchip, TickPolicy};
 use exits::{InhibitReason, Isa};
 
 use super::rule::{Rule, Verdict};
@@ -72,7 +72,7 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
             verdict.unsaid("kernel-irqchip", format!("machine type {} decides", subject.vm.machine_kind()))
         }
     };
-    let split = || vec![Change::Irqchip(Irqchip::Split)];
+    let split = || vec![DefinitionChange::Irqchip(Irqchip::Split)];
     match held.value {
         Irqchip::Split => with(Verdict::pass("split: local APICs in the kernel, the rest in the VMM")),
         Irqchip::UserSpace => with(Verdict::fail(format!(
@@ -90,7 +90,7 @@ fn irqchip(subject: &Subject<'_>) -> Verdict {
             with(Verdict::pass("all in the kernel, and no PIT reinjects ticks there"))
         }
         Irqchip::Kernel => with(Verdict::warn("all are in the kernel, not only the local APICs"))
-            .fix(vec![Change::PitTickPolicy(TickPolicy::Discard)])
+            .fix(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)])
             .fix(split()),
     }
 }
@@ -128,7 +128,9 @@ fn pit_lost_ticks(subject: &Subject<'_>) -> Verdict {
         None => verdict.unsaid("the PIT's policy for lost ticks", "delay: they are reinjected"),
     };
     // A split irqchip is not what a running VM can be migrated to.
-    verdict.fix(vec![Change::PitTickPolicy(TickPolicy::Discard)]).fix(vec![Change::Irqchip(Irqchip::Split)])
+    verdict
+        .fix(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)])
+        .fix(vec![DefinitionChange::Irqchip(Irqchip::Split)])
 }
 
 fn encrypted_memory(subject: &Subject<'_>) -> Verdict {

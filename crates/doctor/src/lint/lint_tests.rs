@@ -1,7 +1,7 @@
 use super::cases::{self, amd, device, enlighten, feature, quiet, said};
 use super::*;
 use crate::Fix;
-use domain::{Change, CpuModel, DeviceKind, FeatureState, Irqchip, TickPolicy};
+use domain::{CpuModel, DefinitionChange, DeviceKind, FeatureState, Irqchip, TickPolicy};
 use exits::{InhibitReason, Isa};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -78,8 +78,8 @@ fn the_first_fix_of_the_pit_is_the_one_of_the_irqchip() {
     let mut vm = quiet();
     vm.machine.irqchip = None;
     let side = HostSide::of_vendor(Isa::Svm);
-    let split = Fix::Definition(vec![Change::Irqchip(Irqchip::Split)]);
-    let fixes = [Fix::Definition(vec![Change::PitTickPolicy(TickPolicy::Discard)]), split];
+    let split = Fix::Definition(vec![DefinitionChange::Irqchip(Irqchip::Split)]);
+    let fixes = [Fix::Definition(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)]), split];
     assert_eq!(finding("pit-lost-ticks", &vm, &side).fixes, fixes);
     assert_eq!(finding("irqchip", &vm, &side).fixes, fixes);
     // Every change that a fix makes of the QEMU side has a cure of that reason behind it.
@@ -136,7 +136,7 @@ fn devices_of_a_kind_are_one_finding_with_one_change_each() {
     assert_eq!(finding.found, "ide-hd (disk0), ide-hd (disk1) and 3 others");
     assert_eq!(finding.evidence.len(), 5);
     let [Fix::Definition(changes)] = &finding.fixes[..] else { panic!("{finding:?}") };
-    let last = Change::DeviceModel { device: 4, model: "virtio-blk-pci".to_owned() };
+    let last = DefinitionChange::DeviceModel { device: 4, model: "virtio-blk-pci".to_owned() };
     assert_eq!((changes.len(), &changes[4]), (5, &last));
 }
 

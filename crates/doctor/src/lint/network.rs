@@ -1,6 +1,6 @@
 //! Network interfaces.
 
-use domain::{Backend, Change, Device, DeviceKind, Form};
+use domain::{Backend, DefinitionChange, Device, DeviceKind, Form};
 
 use super::disks::replaced;
 use super::rule::{Rule, Verdict};
@@ -96,7 +96,7 @@ fn vhost(subject: &Subject<'_>) -> Verdict {
         Some(set) => verdict.said(form, &set.place),
         None => verdict.said(form, &device.place),
     });
-    let changes = rest.iter().map(|&(device, _)| Change::Vhost { device, on: true }).collect();
+    let changes = rest.iter().map(|&(device, _)| DefinitionChange::Vhost { device, on: true }).collect();
     let verdict = verdict.fix(changes);
     if user.is_empty() {
         return verdict;
@@ -119,7 +119,7 @@ fn queues(subject: &Subject<'_>) -> Verdict {
     }
     let names: Vec<_> = bad.iter().map(|(_, device)| called(device)).collect();
     let pairs = vcpus.min(PAIRS);
-    let changes = bad.iter().map(|&(device, _)| Change::Queues { device, queues: pairs }).collect();
+    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Queues { device, queues: pairs }).collect();
     let verdict = Verdict::warn(format!("{}: one pair for {vcpus} vCPUs", listed(&names))).fix(changes);
     bad.iter().fold(verdict, |verdict, (_, device)| match &device.queues {
         Some(set) => verdict.said(subject.form(), &set.place),

@@ -1,7 +1,7 @@
 //! Rules over a definition.
 
 use crate::{Evidence, Finding, Fix};
-use domain::{Change, Device, Form, Place};
+use domain::{DefinitionChange, Device, Form, Place};
 use exits::{Cure, CurePlace, InhibitReason};
 
 use super::subject::Subject;
@@ -195,7 +195,7 @@ impl Verdict {
     }
 
     /// Fixed by these changes; each call adds one that is enough alone.
-    pub(super) fn fix(mut self, changes: Vec<Change>) -> Self {
+    pub(super) fn fix(mut self, changes: Vec<DefinitionChange>) -> Self {
         if !changes.is_empty() {
             self.fixes.push(Fix::Definition(changes));
         }

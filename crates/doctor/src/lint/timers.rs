@@ -1,6 +1,6 @@
 //! Timers and clocks.
 
-use domain::{Change, FeatureState};
+use domain::{DefinitionChange, FeatureState};
 
 use super::rule::{Rule, Verdict};
 use super::subject::Subject;
@@ -30,12 +30,12 @@ fn hpet(subject: &Subject<'_>) -> Verdict {
     match &subject.vm.timers.hpet {
         Some(set) if !set.value => Verdict::pass("there is none").said(subject.form(), &set.place),
         None if subject.vm.is_microvm() => Verdict::pass("machine type microvm has none"),
-        Some(set) => {
-            Verdict::warn("there is one").said(subject.form(), &set.place).fix(vec![Change::Hpet(false)])
-        }
+        Some(set) => Verdict::warn("there is one")
+            .said(subject.form(), &set.place)
+            .fix(vec![DefinitionChange::Hpet(false)]),
         None => Verdict::warn("there is one")
             .unsaid("hpet", format!("on by default of machine type {}", subject.vm.machine_kind()))
-            .fix(vec![Change::Hpet(false)]),
+            .fix(vec![DefinitionChange::Hpet(false)]),
     }
 }
 
@@ -60,5 +60,5 @@ fn clock_source(subject: &Subject<'_>) -> Verdict {
     }
     Verdict::warn("neither kvmclock nor hv-time nor invtsc is offered")
         .said(form, place)
-        .fix(vec![Change::CpuFeature("invtsc".to_owned(), FeatureState::On)])
+        .fix(vec![DefinitionChange::CpuFeature("invtsc".to_owned(), FeatureState::On)])
 }

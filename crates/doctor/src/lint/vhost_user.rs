@@ -1,6 +1,6 @@
 //! Devices that another process serves, over vhost-user.
 
-use domain::{Backend, Change, Device, DeviceKind};
+use domain::{Backend, DefinitionChange, Device, DeviceKind};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -72,7 +72,7 @@ fn memory(subject: &Subject<'_>) -> Verdict {
                 Some(set) => verdict.said(subject.form(), &set.place),
                 None => verdict.unsaid("a shared memory backend", "private memory is the default"),
             };
-            verdict.fix(vec![Change::SharedMemory])
+            verdict.fix(vec![DefinitionChange::SharedMemory])
         }
     }
 }
@@ -110,7 +110,7 @@ fn reconnect(subject: &Subject<'_>) -> Verdict {
     if bad.is_empty() {
         return Verdict::pass("no disk or interface is lost with the process that serves it");
     }
-    let changes = bad.iter().map(|&(device, _)| Change::Reconnect { device }).collect();
+    let changes = bad.iter().map(|&(device, _)| DefinitionChange::Reconnect { device }).collect();
     let verdict = Verdict::warn(format!("{}: QEMU connects once", named(&bad)));
     with_places(subject, verdict, &bad).fix(changes)
 }

@@ -72,7 +72,7 @@ fn programs_that_start_qemu_have_a_row_for_every_setting_and_no_row_is_double() 
 
 #[test]
 fn several_arguments_of_one_fix_are_one_command() {
-    let changes = vec![Change::PitTickPolicy(TickPolicy::Discard), Change::Hpet(false)];
+    let changes = vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard), DefinitionChange::Hpet(false)];
     let mut findings = vec![finding(vec![Fix::Definition(changes.clone())])];
     translate(&mut findings, None, "web", &vm(Manager::Proxmox));
     let [Fix::Managed(managed), Fix::Definition(kept)] = &findings[0].fixes[..] else {
@@ -92,7 +92,7 @@ fn several_arguments_of_one_fix_are_one_command() {
 
 #[test]
 fn who_has_no_setting_is_told_so_and_what_else_helps() {
-    let mut findings = vec![finding(vec![Fix::Definition(vec![Change::Irqchip(Irqchip::Split)])])];
+    let mut findings = vec![finding(vec![Fix::Definition(vec![DefinitionChange::Irqchip(Irqchip::Split)])])];
     translate(&mut findings, None, "web", &vm(Manager::KubeVirt));
     let Fix::Managed(managed) = &findings[0].fixes[0] else { panic!("{findings:?}") };
     assert!(managed.changes.is_empty() && managed.without[0].contains("tickPolicy"), "{managed:?}");
@@ -166,14 +166,14 @@ fn fields_of_kubevirt_are_those_of_its_api() {
         "ipi",
         "evmcs",
     ];
-    let hyperv = offered.map(|name| Change::HyperV(name.to_owned(), true));
+    let hyperv = offered.map(|name| DefinitionChange::HyperV(name.to_owned(), true));
     let others = [
-        Change::PitTickPolicy(TickPolicy::Discard),
-        Change::Hpet(false),
-        Change::CpuModel(CpuModel::Host),
-        Change::CpuFeature("x2apic".to_owned(), FeatureState::On),
-        Change::CpuFeature("svm".to_owned(), FeatureState::Off),
-        Change::IoThread { device: 0, iothread: "iothread1".to_owned() },
+        DefinitionChange::PitTickPolicy(TickPolicy::Discard),
+        DefinitionChange::Hpet(false),
+        DefinitionChange::CpuModel(CpuModel::Host),
+        DefinitionChange::CpuFeature("x2apic".to_owned(), FeatureState::On),
+        DefinitionChange::CpuFeature("svm".to_owned(), FeatureState::Off),
+        DefinitionChange::IoThread { device: 0, iothread: "iothread1".to_owned() },
     ];
     let mut seen = 0;
     let rows = ROWS.iter().filter(|row| row.manager == Manager::KubeVirt).filter_map(|row| match row.words {
@@ -203,8 +203,8 @@ fn fields_of_kubevirt_are_those_of_its_api() {
 #[test]
 fn templates_of_firecracker_are_json_with_whole_bitmaps() {
     for (change, place) in [
-        (Change::CpuFeature("x2apic".to_owned(), FeatureState::Off), 21),
-        (Change::CpuFeature("svm".to_owned(), FeatureState::Off), 2),
+        (DefinitionChange::CpuFeature("x2apic".to_owned(), FeatureState::Off), 21),
+        (DefinitionChange::CpuFeature("svm".to_owned(), FeatureState::Off), 2),
     ] {
         let managed = said(&[Edit::of(&change, None).unwrap()], "web", &vm(Manager::Firecracker)).unwrap();
         let (_, json) = managed.changes[0].split_once(": ").unwrap();
@@ -221,7 +221,7 @@ fn templates_of_firecracker_are_json_with_whole_bitmaps() {
 
 #[test]
 fn a_change_without_words_is_told_in_the_form_of_the_definition() {
-    let fixes = vec![Fix::Definition(vec![Change::SharedMemory])];
+    let fixes = vec![Fix::Definition(vec![DefinitionChange::SharedMemory])];
     let mut findings = vec![finding(fixes.clone())];
     translate(&mut findings, None, "web", &vm(Manager::Nova));
     assert_eq!(findings[0].fixes, fixes);

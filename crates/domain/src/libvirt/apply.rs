@@ -10,7 +10,7 @@ mod vhost_user;
 
 use super::{find, read_domain};
 use crate::xml::{Node, Pieces, Replacement, Style, Tree};
-use crate::{Change, Definition, Edited, Error, Irqchip, NoFiles, Refusal, Text};
+use crate::{Definition, DefinitionChange, Edited, Error, Irqchip, NoFiles, Refusal, Text};
 use holds::holds;
 
 /// The replacements of a change.
@@ -53,7 +53,7 @@ struct Editing<'o> {
 }
 
 /// See [`apply`](super::apply()).
-pub(super) fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
+pub(super) fn apply(text: &Text, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     let tree = Tree::read(&text.name, &text.bytes)?;
     let definition = read_domain(find::domain(&text.name, &tree)?, &NoFiles);
     let mut editing = Editing {
@@ -82,7 +82,7 @@ pub(super) fn apply(text: &Text, changes: &[Change]) -> Result<Edited, Error> {
 }
 
 impl Editing<'_> {
-    fn make(&mut self, change: &Change) -> Result<Vec<String>, String> {
+    fn make(&mut self, change: &DefinitionChange) -> Result<Vec<String>, String> {
         let made = {
             let (tree, definition) = (self.tree()?, self.definition()?);
             let change = self.moved(change, &definition)?;
@@ -121,15 +121,15 @@ impl Editing<'_> {
     }
 
     /// The change with its device's index in the current text: an earlier change may have added a device.
-    fn moved(&self, change: &Change, definition: &Definition) -> Result<Change, String> {
+    fn moved(&self, change: &DefinitionChange, definition: &Definition) -> Result<DefinitionChange, String> {
         let mut change = change.clone();
         let position = match &mut change {
-            Change::DeviceModel { device, .. }
-            | Change::Vhost { device, .. }
-            | Change::Queues { device, .. }
-            | Change::IoThread { device, .. }
-            | Change::Reconnect { device }
-            | Change::Aio { device, .. } => device,
+            DefinitionChange::DeviceModel { device, .. }
+            | DefinitionChange::Vhost { device, .. }
+            | DefinitionChange::Queues { device, .. }
+            | DefinitionChange::IoThread { device, .. }
+            | DefinitionChange::Reconnect { device }
+            | DefinitionChange::Aio { device, .. } => device,
             _ => return Ok(change),
         };
         let start = self.devices.get(*position).and_then(|old| self.pieces.now(*old));
@@ -169,27 +169,29 @@ impl Editing<'_> {
 }
 
 impl<'t> Step<'t> {
-    fn make(&self, change: &Change) -> Result<Made, String> {
+    fn make(&self, change: &DefinitionChange) -> Result<Made, String> {
         match change {
-            Change::Irqchip(Irqchip::UserSpace) => {
+            DefinitionChange::Irqchip(Irqchip::UserSpace) => {
                 Err("libvirt has no element for interrupt controllers in the VMM \
                 alone (kernel-irqchip=off), and interrupt virtualization cannot be used with them."
                     .into())
             }
-            Change::Irqchip(irqchip) => self.irqchip(*irqchip),
-            Change::PitTickPolicy(policy) => self.pit(*policy),
-            Change::Hpet(present) => Ok(self.timer("hpet", "present", if *present { "yes" } else { "no" })),
-            Change::CpuModel(model) => self.cpu_model(model),
-            Change::CpuFeature(name, state) => self.cpu_feature(name, *state),
-            Change::HyperV(name, on) => self.hyperv(name, *on),
-            Change::InterruptRemapping => self.interrupt_remapping(),
-            Change::DeviceModel { device, model } => self.device_model(*device, model),
-            Change::Vhost { device, on } => self.vhost(*device, *on),
-            Change::Queues { device, queues } => self.queues(*device, *queues),
-            Change::IoThread { device, iothread } => self.iothread(*device, iothread),
-            Change::Aio { device, aio } => self.aio(*device, aio),
-            Change::SharedMemory => self.shared_memory(),
-            Change::Reconnect { device } => self.reconnect(*device),
+            DefinitionChange::Irqchip(irqchip) => self.irqchip(*irqchip),
+            DefinitionChange::PitTickPolicy(policy) => self.pit(*policy),
+            DefinitionChange::Hpet(present) => {
+                Ok(self.timer("hpet", "present", if *present { "yes" } else { "no" }))
+            }
+            DefinitionChange::CpuModel(model) => self.cpu_model(model),
+            DefinitionChange::CpuFeature(name, state) => self.cpu_feature(name, *state),
+            DefinitionChange::HyperV(name, on) => self.hyperv(name, *on),
+            DefinitionChange::InterruptRemapping => self.interrupt_remapping(),
+            DefinitionChange::DeviceModel { device, model } => self.device_model(*device, model),
+            DefinitionChange::Vhost { device, on } => self.vhost(*device, *on),
+            DefinitionChange::Queues { device, queues } => self.queues(*device, *queues),
+            DefinitionChange::IoThread { device, iothread } => self.iothread(*device, iothread),
+            DefinitionChange::Aio { device, aio } => self.aio(*device, aio),
+            DefinitionChange::SharedMemory => self.shared_memory(),
+            DefinitionChange::Reconnect { device } => self.reconnect(*device),
         }
     }
 

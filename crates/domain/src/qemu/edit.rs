@@ -12,7 +12,7 @@ mod vhost_user;
 use super::command::cut;
 use super::reader;
 use super::reading::Reading;
-use crate::{Change, Edited, Error, Files, Refusal, Text};
+use crate::{DefinitionChange, Edited, Error, Files, Refusal, Text};
 use draft::Draft;
 use editor::Editor;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ const STEPS: usize = 8;
 /// # Errors
 ///
 /// Those of [`reader::read`].
-pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Result<Edited, Error> {
+pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[DefinitionChange]) -> Result<Edited, Error> {
     let before = reader::read(text, files)?;
     let mut draft = Draft::new(&text.bytes);
     let unread = unread(&before, files);
@@ -57,7 +57,8 @@ pub(super) fn apply(text: &Text, files: &dyn Files, changes: &[Change]) -> Resul
             let reason = format!(
                 "The text can no longer be read with it: {error}. Name a file with the command alone."
             );
-            let refuse = |change: &Change| Refusal { change: change.clone(), reason: reason.clone() };
+            let refuse =
+                |change: &DefinitionChange| Refusal { change: change.clone(), reason: reason.clone() };
             let refused = changes.iter().map(refuse).collect();
             return Ok(Edited { bytes: text.bytes.clone(), edits: Vec::new(), notes: Vec::new(), refused });
         }
@@ -77,21 +78,21 @@ fn unread(before: &Reading<'_>, files: &dyn Files) -> Option<String> {
 }
 
 /// The device of a change, if it is a default device of the machine.
-fn implied<'a>(before: &'a Reading<'_>, change: &Change) -> Option<&'a crate::Device> {
+fn implied<'a>(before: &'a Reading<'_>, change: &DefinitionChange) -> Option<&'a crate::Device> {
     let device = position(change)?;
     let origin = before.origins.get(device)?;
     (origin.item.is_none() && origin.image.is_none()).then(|| &before.definition.devices[device])
 }
 
 /// The device of a change.
-fn position(change: &Change) -> Option<usize> {
+fn position(change: &DefinitionChange) -> Option<usize> {
     match change {
-        Change::DeviceModel { device, .. }
-        | Change::Vhost { device, .. }
-        | Change::Queues { device, .. }
-        | Change::IoThread { device, .. }
-        | Change::Reconnect { device }
-        | Change::Aio { device, .. } => Some(*device),
+        DefinitionChange::DeviceModel { device, .. }
+        | DefinitionChange::Vhost { device, .. }
+        | DefinitionChange::Queues { device, .. }
+        | DefinitionChange::IoThread { device, .. }
+        | DefinitionChange::Reconnect { device }
+        | DefinitionChange::Aio { device, .. } => Some(*device),
         _ => None,
     }
 }
@@ -101,7 +102,7 @@ fn make(
     before: &Reading<'_>,
     draft: &mut Draft<'_>,
     files: &dyn Files,
-    change: &Change,
+    change: &DefinitionChange,
 ) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     for _ in 0..STEPS {
@@ -127,20 +128,22 @@ fn make(
         }
         let mut editor = Editor::new(&reading);
         match change {
-            Change::Irqchip(chip) => platform::irqchip(&mut editor, *chip),
-            Change::PitTickPolicy(policy) => platform::pit(&mut editor, *policy),
-            Change::Hpet(on) => platform::hpet(&mut editor, *on),
-            Change::InterruptRemapping => platform::interrupt_remapping(&mut editor),
-            Change::CpuModel(model) => cpu::model(&mut editor, model),
-            Change::CpuFeature(name, state) => cpu::feature(&mut editor, name, *state),
-            Change::HyperV(name, on) => cpu::hyperv(&mut editor, name, *on),
-            Change::DeviceModel { model, .. } => model::change(&mut editor, device, model),
-            Change::Vhost { on, .. } => input_output::vhost(&mut editor, device, *on),
-            Change::Queues { queues, .. } => input_output::queues(&mut editor, device, *queues),
-            Change::IoThread { iothread, .. } => input_output::iothread(&mut editor, device, iothread),
-            Change::Aio { aio, .. } => input_output::aio(&mut editor, device, aio),
-            Change::SharedMemory => vhost_user::shared_memory(&mut editor),
-            Change::Reconnect { .. } => vhost_user::reconnect(&mut editor, device),
+            DefinitionChange::Irqchip(chip) => platform::irqchip(&mut editor, *chip),
+            DefinitionChange::PitTickPolicy(policy) => platform::pit(&mut editor, *policy),
+            DefinitionChange::Hpet(on) => platform::hpet(&mut editor, *on),
+            DefinitionChange::InterruptRemapping => platform::interrupt_remapping(&mut editor),
+            DefinitionChange::CpuModel(model) => cpu::model(&mut editor, model),
+            DefinitionChange::CpuFeature(name, state) => cpu::feature(&mut editor, name, *state),
+            DefinitionChange::HyperV(name, on) => cpu::hyperv(&mut editor, name, *on),
+            DefinitionChange::DeviceModel { model, .. } => model::change(&mut editor, device, model),
+            DefinitionChange::Vhost { on, .. } => input_output::vhost(&mut editor, device, *on),
+            DefinitionChange::Queues { queues, .. } => input_output::queues(&mut editor, device, *queues),
+            DefinitionChange::IoThread { iothread, .. } => {
+                input_output::iothread(&mut editor, device, iothread)
+            }
+            DefinitionChange::Aio { aio, .. } => input_output::aio(&mut editor, device, aio),
+            DefinitionChange::SharedMemory => vhost_user::shared_memory(&mut editor),
+            DefinitionChange::Reconnect { .. } => vhost_user::reconnect(&mut editor, device),
         }?;
         let again = editor.again;
         notes.append(&mut editor.notes);

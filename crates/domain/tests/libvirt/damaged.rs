@@ -1,7 +1,7 @@
 //! Damaged fixtures are read and changed, whatever they then contain.
 
 use crate::reading::{fixtures, folder};
-use domain::{Change, FeatureState, Irqchip, NoFiles, Text};
+use domain::{DefinitionChange, FeatureState, Irqchip, NoFiles, Text};
 use proptest::prelude::*;
 
 const PIECES: [&str; 16] = [
@@ -47,15 +47,15 @@ proptest! {
     fn damaged_xml_is_read_and_changed_or_refused(bytes in damaged(), device in 0_usize..12) {
         let text = Text::new("damaged.xml", bytes);
         let changes = [
-            Change::Irqchip(Irqchip::Split),
-            Change::CpuFeature("x2apic".into(), FeatureState::On),
-            Change::HyperV("stimer-direct".into(), true),
-            Change::InterruptRemapping,
-            Change::SharedMemory,
-            Change::Reconnect { device },
-            Change::DeviceModel { device, model: "virtio-blk-pci".into() },
-            Change::Queues { device, queues: 3 },
-            Change::IoThread { device, iothread: "iothread3".into() },
+            DefinitionChange::Irqchip(Irqchip::Split),
+            DefinitionChange::CpuFeature("x2apic".into(), FeatureState::On),
+            DefinitionChange::HyperV("stimer-direct".into(), true),
+            DefinitionChange::InterruptRemapping,
+            DefinitionChange::SharedMemory,
+            DefinitionChange::Reconnect { device },
+            DefinitionChange::DeviceModel { device, model: "virtio-blk-pci".into() },
+            DefinitionChange::Queues { device, queues: 3 },
+            DefinitionChange::IoThread { device, iothread: "iothread3".into() },
         ];
         let Ok(_) = domain::libvirt::read(&text, &NoFiles) else { return Ok(()) };
         let edited = domain::libvirt::apply(&text, &changes).expect("what can be read can be changed");

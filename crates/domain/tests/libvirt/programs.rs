@@ -34,21 +34,21 @@ fn complaints(schema: &std::path::Path, document: &[u8]) -> Option<String> {
 
 /// A fixture after changes of every kind.
 pub(crate) fn changed(name: &str) -> Vec<u8> {
-    use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};
+    use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, TickPolicy};
     let mut changes = vec![
-        Change::Irqchip(Irqchip::Split),
-        Change::PitTickPolicy(TickPolicy::Discard),
-        Change::Hpet(false),
-        Change::CpuModel(CpuModel::Host),
-        Change::CpuFeature("x2apic".into(), FeatureState::On),
-        Change::CpuFeature("kvm-pv-eoi".into(), FeatureState::On),
-        Change::CpuFeature("kvm-msi-ext-dest-id".into(), FeatureState::On),
-        Change::HyperV("vpindex".into(), true),
-        Change::HyperV("synic".into(), true),
-        Change::HyperV("stimer-direct".into(), true),
-        Change::HyperV("time".into(), true),
-        Change::InterruptRemapping,
-        Change::SharedMemory,
+        DefinitionChange::Irqchip(Irqchip::Split),
+        DefinitionChange::PitTickPolicy(TickPolicy::Discard),
+        DefinitionChange::Hpet(false),
+        DefinitionChange::CpuModel(CpuModel::Host),
+        DefinitionChange::CpuFeature("x2apic".into(), FeatureState::On),
+        DefinitionChange::CpuFeature("kvm-pv-eoi".into(), FeatureState::On),
+        DefinitionChange::CpuFeature("kvm-msi-ext-dest-id".into(), FeatureState::On),
+        DefinitionChange::HyperV("vpindex".into(), true),
+        DefinitionChange::HyperV("synic".into(), true),
+        DefinitionChange::HyperV("stimer-direct".into(), true),
+        DefinitionChange::HyperV("time".into(), true),
+        DefinitionChange::InterruptRemapping,
+        DefinitionChange::SharedMemory,
     ];
     let definition = domain::libvirt::read(&text(name), &domain::NoFiles).expect("it is libvirt's XML");
     for (device, what) in definition.devices.iter().enumerate() {
@@ -58,11 +58,11 @@ pub(crate) fn changed(name: &str) -> Vec<u8> {
             domain::DeviceKind::Display => "virtio-vga",
             _ => continue,
         };
-        changes.push(Change::DeviceModel { device, model: model.into() });
-        changes.push(Change::Vhost { device, on: true });
-        changes.push(Change::Queues { device, queues: 2 });
-        changes.push(Change::IoThread { device, iothread: "iothread9".into() });
-        changes.push(Change::Aio { device, aio: "native".into() });
+        changes.push(DefinitionChange::DeviceModel { device, model: model.into() });
+        changes.push(DefinitionChange::Vhost { device, on: true });
+        changes.push(DefinitionChange::Queues { device, queues: 2 });
+        changes.push(DefinitionChange::IoThread { device, iothread: "iothread9".into() });
+        changes.push(DefinitionChange::Aio { device, aio: "native".into() });
     }
     domain::libvirt::apply(&text(name), &changes).expect("it is libvirt's XML").bytes
 }

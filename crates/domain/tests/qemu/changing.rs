@@ -1,11 +1,11 @@
 //! The effect of each change on the text: the change and nothing else.
 
 use domain::qemu::{apply, apply_with, read};
-use domain::{Change, CpuModel, Edited, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
+use domain::{CpuModel, DefinitionChange, Edited, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
 
 /// Applies changes, and checks properties of every change: the edits give the new text, and applying it again
 /// changes nothing.
-pub(crate) fn edited(text: &str, changes: &[Change]) -> Edited {
+pub(crate) fn edited(text: &str, changes: &[DefinitionChange]) -> Edited {
     let old = Text::new("test", text);
     let edited = apply(&old, changes).expect("the text is a command line");
     let mut rebuilt = text.as_bytes().to_vec();
@@ -16,26 +16,27 @@ pub(crate) fn edited(text: &str, changes: &[Change]) -> Edited {
     let again = apply(&Text::new("test", &*edited.bytes), changes).expect("it is one still");
     let (first, second) = (String::from_utf8_lossy(&edited.bytes), String::from_utf8_lossy(&again.bytes));
     // A default device of the machine has another index once the text contains it.
-    let moves =
-        changes.iter().any(|change| matches!(change, Change::DeviceModel { device, .. } if *device >= 90));
+    let moves = changes
+        .iter()
+        .any(|change| matches!(change, DefinitionChange::DeviceModel { device, .. } if *device >= 90));
     assert!(moves || first == second, "applied twice:\n{first}\n{second}");
     edited
 }
 
 /// The text after one successful change.
-fn after(text: &str, change: Change) -> String {
+fn after(text: &str, change: DefinitionChange) -> String {
     let edited = edited(text, &[change]);
     assert!(edited.refused.is_empty(), "{:?}", edited.refused);
     String::from_utf8(edited.bytes).expect("the text was UTF-8")
 }
 
-fn model(device: usize, model: &str) -> Change {
-    Change::DeviceModel { device, model: model.to_owned() }
+fn model(device: usize, model: &str) -> DefinitionChange {
+    DefinitionChange::DeviceModel { device, model: model.to_owned() }
 }
 
 #[test]
 fn the_irqchip_goes_where_the_machine_is_said() {
-    let split = || Change::Irqchip(Irqchip::Split);
+    let split = || DefinitionChange::Irqchip(Irqchip::Split);
     let cases = [
         ("qemu-kvm -M q35 -m 4G", "qemu-kvm -M q35,kernel-irqchip=split -m 4G"),
         (
@@ -60,13 +61,13 @@ fn the_irqchip_goes_where_the_machine_is_said() {
     for (before, expected) in cases {
         assert_eq!(after(before, split()), expected);
     }
-    let kernel = after("kvm -M microvm,kernel-irqchip=split", Change::Irqchip(Irqchip::Kernel));
+    let kernel = after("kvm -M microvm,kernel-irqchip=split", DefinitionChange::Irqchip(Irqchip::Kernel));
     assert_eq!(kernel, "kvm -M microvm,kernel-irqchip=on");
 }
 
 #[test]
 fn the_ticks_of_the_pit_are_a_global() {
-    let discard = || Change::PitTickPolicy(TickPolicy::Discard);
+    let discard = || DefinitionChange::PitTickPolicy(TickPolicy::Discard);
     let cases = [
         ("kvm -M q35 -m 4G", "kvm -M q35 -global kvm-pit.lost_tick_policy=discard -m 4G"),
         ("kvm -global kvm-pit.lost_tick_policy=delay", "kvm -global kvm-pit.lost_tick_policy=discard"),
@@ -79,22 +80,25 @@ fn the_ticks_of_the_pit_are_a_global() {
     for (before, expected) in cases {
         assert_eq!(after(before, discard()), expected);
     }
-    let delay = after("kvm -no-kvm-pit-reinjection -m 1", Change::PitTickPolicy(TickPolicy::Delay));
+    let delay = after("kvm -no-kvm-pit-reinjection -m 1", DefinitionChange::PitTickPolicy(TickPolicy::Delay));
     assert_eq!(delay, "kvm -m 1");
 }
 
 #[test]
 fn the_hpet_is_a_property_of_the_machine() {
-    assert_eq!(after("kvm -M q35", Change::Hpet(false)), "kvm -M q35,hpet=off");
-    assert_eq!(after("kvm -no-hpet -M q35", Change::Hpet(true)), "kvm -M q35");
-    assert_eq!(after("kvm -M q35,hpet=off,smm=on", Change::Hpet(true)), "kvm -M q35,hpet=on,smm=on");
-    assert_eq!(after("kvm -m 1", Change::Hpet(true)), "kvm -m 1");
+    assert_eq!(after("kvm -M q35", DefinitionChange::Hpet(false)), "kvm -M q35,hpet=off");
+    assert_eq!(after("kvm -no-hpet -M q35", DefinitionChange::Hpet(true)), "kvm -M q35");
+    assert_eq!(
+        after("kvm -M q35,hpet=off,smm=on", DefinitionChange::Hpet(true)),
+        "kvm -M q35,hpet=on,smm=on"
+    );
+    assert_eq!(after("kvm -m 1", DefinitionChange::Hpet(true)), "kvm -m 1");
 }
 
 #[test]
 fn a_feature_is_written_as_its_neighbours_are() {
-    let on = |name: &str| Change::CpuFeature(name.to_owned(), FeatureState::On);
-    let off = |name: &str| Change::CpuFeature(name.to_owned(), FeatureState::Off);
+    let on = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::On);
+    let off = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::Off);
     let cases = [
         ("kvm -cpu host", on("x2apic"), "kvm -cpu host,x2apic=on"),
         ("kvm -cpu host,+topoext", off("svm"), "kvm -cpu host,+topoext,-svm"),
@@ -114,7 +118,7 @@ fn a_feature_is_written_as_its_neighbours_are() {
 
 #[test]
 fn enlightenments_bring_what_they_need() {
-    let on = |name: &str| Change::HyperV(name.to_owned(), true);
+    let on = |name: &str| DefinitionChange::HyperV(name.to_owned(), true);
     assert_eq!(
         after("kvm -cpu host,hv_relaxed", on("stimer")),
         "kvm -cpu host,hv_relaxed,hv_vpindex=on,hv_synic=on,hv_time=on,hv_stimer=on"
@@ -123,22 +127,22 @@ fn enlightenments_bring_what_they_need() {
     assert_eq!(after("kvm -cpu host,hv-apicv=off", on("avic")), "kvm -cpu host,hv-apicv=on");
     assert_eq!(after("kvm -cpu host,hv-passthrough", on("avic")), "kvm -cpu host,hv-passthrough");
     assert_eq!(after("kvm -cpu host", on("spinlocks")), "kvm -cpu host,hv-spinlocks=0x1fff");
-    let off = Change::HyperV("spinlocks".to_owned(), false);
+    let off = DefinitionChange::HyperV("spinlocks".to_owned(), false);
     assert_eq!(after("kvm -cpu host,hv_spinlocks=0x1fff,+pcid", off), "kvm -cpu host,+pcid");
 }
 
 #[test]
 fn the_cpu_model_keeps_its_features() {
-    let host = || Change::CpuModel(CpuModel::Host);
+    let host = || DefinitionChange::CpuModel(CpuModel::Host);
     assert_eq!(after("kvm -cpu qemu64,+x2apic", host()), "kvm -cpu host,+x2apic");
     assert_eq!(after("kvm -cpu EPYC -m 1", host()), "kvm -cpu host -m 1");
     assert_eq!(after("kvm -m 1", host()), "kvm -cpu host -m 1");
-    assert_eq!(after("kvm -m 1", Change::CpuModel(CpuModel::Named("qemu64".into()))), "kvm -m 1");
+    assert_eq!(after("kvm -m 1", DefinitionChange::CpuModel(CpuModel::Named("qemu64".into()))), "kvm -m 1");
 }
 
 #[test]
 fn interrupts_are_remapped_with_a_split_irqchip() {
-    let change = || Change::InterruptRemapping;
+    let change = || DefinitionChange::InterruptRemapping;
     assert_eq!(
         after("kvm -M q35 -device e1000e -device vfio-pci,host=1:0.0", change()),
         "kvm -M q35,kernel-irqchip=split -device intel-iommu,intremap=on,eim=on,caching-mode=on \
@@ -241,26 +245,26 @@ fn what_the_machine_brings_along_can_be_named_too() {
 fn vhost_and_queues_are_said_by_the_tap_and_the_interface() {
     let tap = "kvm -nodefaults -netdev tap,id=n,vhost=off -device virtio-net-pci,netdev=n,vectors=4";
     assert_eq!(
-        after(tap, Change::Vhost { device: 0, on: true }),
+        after(tap, DefinitionChange::Vhost { device: 0, on: true }),
         "kvm -nodefaults -netdev tap,id=n,vhost=on -device virtio-net-pci,netdev=n,vectors=4"
     );
     assert_eq!(
-        after(tap, Change::Queues { device: 0, queues: 4 }),
+        after(tap, DefinitionChange::Queues { device: 0, queues: 4 }),
         "kvm -nodefaults -netdev tap,id=n,vhost=off,queues=4 -device virtio-net-pci,netdev=n,vectors=10,mq=on"
     );
     let json = "kvm -netdev '{\"type\":\"tap\",\"id\":\"n\",\"vhost\":true,\"vhostfd\":\"3\"}' -device virtio-net-pci,netdev=n";
     assert_eq!(
-        after(json, Change::Vhost { device: 0, on: false }),
+        after(json, DefinitionChange::Vhost { device: 0, on: false }),
         "kvm -netdev '{\"type\":\"tap\",\"id\":\"n\",\"vhost\":false}' -device virtio-net-pci,netdev=n"
     );
     assert_eq!(
-        after("kvm -nic tap,model=virtio -m 1", Change::Vhost { device: 0, on: true }),
+        after("kvm -nic tap,model=virtio -m 1", DefinitionChange::Vhost { device: 0, on: true }),
         "kvm -nic tap,model=virtio,vhost=on -m 1"
     );
     assert_eq!(
         after(
             "kvm -blockdev file,node-name=d,filename=f -device virtio-blk,drive=d",
-            Change::Queues { device: 0, queues: 2 }
+            DefinitionChange::Queues { device: 0, queues: 2 }
         ),
         "kvm -blockdev file,node-name=d,filename=f -device virtio-blk,drive=d,num-queues=2"
     );
@@ -268,7 +272,7 @@ fn vhost_and_queues_are_said_by_the_tap_and_the_interface() {
 
 #[test]
 fn an_io_thread_is_made_where_there_is_none() {
-    let thread = |device| Change::IoThread { device, iothread: "io0".to_owned() };
+    let thread = |device| DefinitionChange::IoThread { device, iothread: "io0".to_owned() };
     let cases = [
         (
             "kvm \\\n  -drive if=none,id=d,file=a \\\n  -device virtio-blk-pci,drive=d\n",
@@ -296,7 +300,7 @@ fn an_io_thread_is_made_where_there_is_none() {
 
 #[test]
 fn native_reading_leaves_the_page_cache_out() {
-    let aio = |aio: &str| Change::Aio { device: 0, aio: aio.to_owned() };
+    let aio = |aio: &str| DefinitionChange::Aio { device: 0, aio: aio.to_owned() };
     assert_eq!(
         after("kvm -drive file=a,if=virtio,cache=writeback", aio("native")),
         "kvm -drive file=a,if=virtio,cache=none,aio=native"
@@ -327,12 +331,12 @@ fn native_reading_leaves_the_page_cache_out() {
 fn all_at_once_in_a_script_with_comments_and_arrays() {
     let text = crate::summary::text("array.sh");
     let changes = [
-        Change::Irqchip(Irqchip::Split),
-        Change::CpuFeature("x2apic".into(), FeatureState::On),
+        DefinitionChange::Irqchip(Irqchip::Split),
+        DefinitionChange::CpuFeature("x2apic".into(), FeatureState::On),
         model(1, "virtio-blk-pci"),
         model(2, "virtio-net-pci"),
-        Change::IoThread { device: 1, iothread: "io9".into() },
-        Change::Hpet(false),
+        DefinitionChange::IoThread { device: 1, iothread: "io9".into() },
+        DefinitionChange::Hpet(false),
     ];
     let edited = apply_with(&text, &crate::summary::fixtures(), &changes).expect("it is a command line");
     assert_eq!(edited.refused, []);
@@ -368,8 +372,8 @@ fn memory_becomes_shared_in_the_object_that_it_is() {
         ),
     ];
     for (before, expected) in cases {
-        assert_eq!(after(before, Change::SharedMemory), expected);
+        assert_eq!(after(before, DefinitionChange::SharedMemory), expected);
     }
-    let refused = edited("kvm -m 1G -mem-path /dev/hugepages", &[Change::SharedMemory]).refused;
+    let refused = edited("kvm -m 1G -mem-path /dev/hugepages", &[DefinitionChange::SharedMemory]).refused;
     assert!(refused[0].reason.contains("share=on"), "{refused:?}");
 }

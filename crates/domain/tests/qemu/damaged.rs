@@ -3,7 +3,7 @@
 
 use crate::summary::{fixtures, text};
 use domain::qemu::{apply_with, read};
-use domain::{Change, CpuModel, FeatureState, Irqchip, Text, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, Text, TickPolicy};
 use proptest::prelude::*;
 
 const NAMES: [&str; 10] = [
@@ -19,25 +19,25 @@ const NAMES: [&str; 10] = [
     "accounting.cfg",
 ];
 
-fn all_changes() -> Vec<Change> {
+fn all_changes() -> Vec<DefinitionChange> {
     let mut changes = vec![
-        Change::Irqchip(Irqchip::Split),
-        Change::CpuModel(CpuModel::Host),
-        Change::CpuFeature("x2apic".into(), FeatureState::Off),
-        Change::HyperV("stimer".into(), true),
-        Change::Hpet(false),
-        Change::InterruptRemapping,
-        Change::PitTickPolicy(TickPolicy::Discard),
-        Change::SharedMemory,
+        DefinitionChange::Irqchip(Irqchip::Split),
+        DefinitionChange::CpuModel(CpuModel::Host),
+        DefinitionChange::CpuFeature("x2apic".into(), FeatureState::Off),
+        DefinitionChange::HyperV("stimer".into(), true),
+        DefinitionChange::Hpet(false),
+        DefinitionChange::InterruptRemapping,
+        DefinitionChange::PitTickPolicy(TickPolicy::Discard),
+        DefinitionChange::SharedMemory,
     ];
     for device in 0..12 {
-        changes.push(Change::DeviceModel { device, model: "virtio-blk-pci".into() });
-        changes.push(Change::DeviceModel { device, model: "virtio-net-pci".into() });
-        changes.push(Change::IoThread { device, iothread: "io0".into() });
-        changes.push(Change::Aio { device, aio: "native".into() });
-        changes.push(Change::Vhost { device, on: true });
-        changes.push(Change::Reconnect { device });
-        changes.push(Change::Queues { device, queues: 3 });
+        changes.push(DefinitionChange::DeviceModel { device, model: "virtio-blk-pci".into() });
+        changes.push(DefinitionChange::DeviceModel { device, model: "virtio-net-pci".into() });
+        changes.push(DefinitionChange::IoThread { device, iothread: "io0".into() });
+        changes.push(DefinitionChange::Aio { device, aio: "native".into() });
+        changes.push(DefinitionChange::Vhost { device, on: true });
+        changes.push(DefinitionChange::Reconnect { device });
+        changes.push(DefinitionChange::Queues { device, queues: 3 });
     }
     changes
 }

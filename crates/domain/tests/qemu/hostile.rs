@@ -1,7 +1,7 @@
 //! Arbitrary bytes, and command lines that are too long.
 
 use domain::qemu::{apply, read};
-use domain::{Change, CpuModel, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, NoFiles, Text, TickPolicy};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -105,26 +105,28 @@ fn ten_megabytes_are_read_or_refused() {
     assert!(vm.other[0].place.text.len() < 500, "evidence is short");
 }
 
-fn changes() -> impl Strategy<Value = Change> {
+fn changes() -> impl Strategy<Value = DefinitionChange> {
     let device = 0_usize..6;
     prop_oneof![
         prop_oneof![Just(Irqchip::Kernel), Just(Irqchip::Split), Just(Irqchip::UserSpace)]
-            .prop_map(Change::Irqchip),
-        prop_oneof![Just(TickPolicy::Delay), Just(TickPolicy::Discard)].prop_map(Change::PitTickPolicy),
-        any::<bool>().prop_map(Change::Hpet),
-        Just(Change::CpuModel(CpuModel::Host)),
+            .prop_map(DefinitionChange::Irqchip),
+        prop_oneof![Just(TickPolicy::Delay), Just(TickPolicy::Discard)]
+            .prop_map(DefinitionChange::PitTickPolicy),
+        any::<bool>().prop_map(DefinitionChange::Hpet),
+        Just(DefinitionChange::CpuModel(CpuModel::Host)),
         ("x2apic|svm|hv-time", any::<bool>()).prop_map(|(name, on)| {
-            Change::CpuFeature(name, if on { FeatureState::On } else { FeatureState::Off })
+            DefinitionChange::CpuFeature(name, if on { FeatureState::On } else { FeatureState::Off })
         }),
         ("synic|vpindex|stimer|avic|spinlocks", any::<bool>())
-            .prop_map(|(name, on)| Change::HyperV(name, on)),
-        Just(Change::InterruptRemapping),
+            .prop_map(|(name, on)| DefinitionChange::HyperV(name, on)),
+        Just(DefinitionChange::InterruptRemapping),
         (device.clone(), "virtio-(blk|net)-pci|virtio-vga")
-            .prop_map(|(device, model)| Change::DeviceModel { device, model }),
-        (device.clone(), any::<bool>()).prop_map(|(device, on)| Change::Vhost { device, on }),
-        (device.clone(), 1_u32..5).prop_map(|(device, queues)| Change::Queues { device, queues }),
-        (device.clone(), "io[01]").prop_map(|(device, iothread)| Change::IoThread { device, iothread }),
-        (device, "threads|native|io_uring").prop_map(|(device, aio)| Change::Aio { device, aio }),
+            .prop_map(|(device, model)| DefinitionChange::DeviceModel { device, model }),
+        (device.clone(), any::<bool>()).prop_map(|(device, on)| DefinitionChange::Vhost { device, on }),
+        (device.clone(), 1_u32..5).prop_map(|(device, queues)| DefinitionChange::Queues { device, queues }),
+        (device.clone(), "io[01]")
+            .prop_map(|(device, iothread)| DefinitionChange::IoThread { device, iothread }),
+        (device, "threads|native|io_uring").prop_map(|(device, aio)| DefinitionChange::Aio { device, aio }),
     ]
 }
 
@@ -137,31 +139,33 @@ const PIECES: &str = "(-M q35|-machine pc,accel=kvm|-accel kvm|-cpu host,-x2apic
     -blockdev file,node-name=d,filename=f|old[.]img|-device vfio-pci,host=1:0[.]0|-unknown x|-smp 300)( | \\\\\n  )";
 
 /// Tests whether a change is in effect.
-fn holds(vm: &domain::Definition, change: &Change) -> bool {
+fn holds(vm: &domain::Definition, change: &DefinitionChange) -> bool {
     match change {
-        Change::Irqchip(chip) => vm.irqchip_in_force() == *chip,
-        Change::PitTickPolicy(policy) => vm.kernel_pit_in_force() == Some(*policy),
-        Change::Hpet(on) => vm.has_hpet() == *on,
-        Change::CpuModel(model) => vm.cpu.model.as_ref().is_some_and(|set| set.value == *model),
-        Change::CpuFeature(name, state) if !name.starts_with("hv-") => vm.cpu.feature(name) == Some(*state),
-        Change::CpuFeature(name, state) => vm.hyperv(&name[3..]) == (*state == FeatureState::On),
-        Change::HyperV(name, on) => vm.hyperv(name) == *on,
-        Change::InterruptRemapping => vm.iommus.iter().any(|iommu| {
+        DefinitionChange::Irqchip(chip) => vm.irqchip_in_force() == *chip,
+        DefinitionChange::PitTickPolicy(policy) => vm.kernel_pit_in_force() == Some(*policy),
+        DefinitionChange::Hpet(on) => vm.has_hpet() == *on,
+        DefinitionChange::CpuModel(model) => vm.cpu.model.as_ref().is_some_and(|set| set.value == *model),
+        DefinitionChange::CpuFeature(name, state) if !name.starts_with("hv-") => {
+            vm.cpu.feature(name) == Some(*state)
+        }
+        DefinitionChange::CpuFeature(name, state) => vm.hyperv(&name[3..]) == (*state == FeatureState::On),
+        DefinitionChange::HyperV(name, on) => vm.hyperv(name) == *on,
+        DefinitionChange::InterruptRemapping => vm.iommus.iter().any(|iommu| {
             iommu.interrupt_remapping.as_ref().is_some_and(|set| set.value)
                 && iommu.extended_interrupt_mode.as_ref().is_some_and(|set| set.value)
         }),
-        Change::DeviceModel { model, .. } => vm.devices.iter().any(|device| device.model == *model),
-        Change::Vhost { device, on } => vm.devices[*device]
+        DefinitionChange::DeviceModel { model, .. } => vm.devices.iter().any(|device| device.model == *model),
+        DefinitionChange::Vhost { device, on } => vm.devices[*device]
             .backend
             .as_ref()
             .is_some_and(|set| (set.value == domain::Backend::Vhost) == *on),
-        Change::Queues { device, queues } => {
+        DefinitionChange::Queues { device, queues } => {
             vm.devices[*device].queues.as_ref().map_or(1, |set| set.value) == *queues
         }
-        Change::IoThread { device, iothread } => {
+        DefinitionChange::IoThread { device, iothread } => {
             vm.devices[*device].iothreads.iter().any(|set| set.value == *iothread)
         }
-        Change::Aio { device, aio } => {
+        DefinitionChange::Aio { device, aio } => {
             vm.devices[*device].aio.as_ref().map_or("threads", |set| set.value.as_str()) == aio
         }
         _ => false,
@@ -212,7 +216,7 @@ proptest! {
         edited.edits.iter().rev().for_each(|edit| drop(rebuilt.splice(edit.start..edit.end, edit.new.iter().copied())));
         prop_assert_eq!(&rebuilt, &new.bytes);
         // Applying it again changes nothing, unless a default device of the machine was added to the text.
-        let own = matches!(&change, Change::DeviceModel { device, .. } if before.devices[*device].place.text.is_empty());
+        let own = matches!(&change, DefinitionChange::DeviceModel { device, .. } if before.devices[*device].place.text.is_empty());
         if !own {
             let again = apply(&new, std::slice::from_ref(&change)).expect("is one still");
             prop_assert_eq!(&again.bytes, &new.bytes, "{}", shown);

@@ -1,9 +1,9 @@
 //! Changes that a text cannot express, each with a reason and an alternative.
 
 use crate::changing::edited;
-use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, TickPolicy};
 
-fn reason(text: &str, change: Change) -> String {
+fn reason(text: &str, change: DefinitionChange) -> String {
     let edited = edited(text, &[change]);
     assert_eq!(String::from_utf8_lossy(&edited.bytes), text, "what is refused changes nothing");
     let [refusal] = &*edited.refused else { panic!("not refused: {edited:?}") };
@@ -12,47 +12,47 @@ fn reason(text: &str, change: Change) -> String {
 
 #[test]
 fn every_refusal_says_what_to_do() {
-    let model = |device, model: &str| Change::DeviceModel { device, model: model.to_owned() };
-    let thread = || Change::IoThread { device: 0, iothread: "io0".into() };
+    let model = |device, model: &str| DefinitionChange::DeviceModel { device, model: model.to_owned() };
+    let thread = || DefinitionChange::IoThread { device: 0, iothread: "io0".into() };
     let net = "kvm -nodefaults -netdev user,id=n -device virtio-net-pci,netdev=n";
     let passed = "kvm -netdev tap,id=n,fds=3:4 -device virtio-net-pci,netdev=n";
     let cases = [
-        ("qemu-system-x86_64 -M q35", Change::Irqchip(Irqchip::Split), "-accel kvm"),
+        ("qemu-system-x86_64 -M q35", DefinitionChange::Irqchip(Irqchip::Split), "-accel kvm"),
         (
             "kvm -M q35,kernel-irqchip=split -device intel-iommu,intremap=on",
-            Change::Irqchip(Irqchip::Kernel),
+            DefinitionChange::Irqchip(Irqchip::Kernel),
             "intremap=off",
         ),
-        ("kvm -M pc", Change::InterruptRemapping, "q35"),
-        ("kvm -M q35 -device amd-iommu", Change::InterruptRemapping, "Remove it"),
-        ("kvm -M pc", Change::PitTickPolicy(TickPolicy::CatchUp), "Choose"),
+        ("kvm -M pc", DefinitionChange::InterruptRemapping, "q35"),
+        ("kvm -M q35 -device amd-iommu", DefinitionChange::InterruptRemapping, "Remove it"),
+        ("kvm -M pc", DefinitionChange::PitTickPolicy(TickPolicy::CatchUp), "Choose"),
         (
             "kvm -M q35,kernel-irqchip=split",
-            Change::PitTickPolicy(TickPolicy::Discard),
+            DefinitionChange::PitTickPolicy(TickPolicy::Discard),
             "no PIT in the kernel",
         ),
-        ("kvm -M microvm", Change::Hpet(true), "q35"),
-        ("kvm -cpu host", Change::CpuModel(CpuModel::HostModel), "host"),
-        ("kvm -cpu host", Change::CpuFeature("x2apic".into(), FeatureState::Optional), "on or off"),
-        ("kvm -cpu host,hv-vpindex,hv-synic", Change::HyperV("vpindex".into(), false), "hv-synic"),
+        ("kvm -M microvm", DefinitionChange::Hpet(true), "q35"),
+        ("kvm -cpu host", DefinitionChange::CpuModel(CpuModel::HostModel), "host"),
+        ("kvm -cpu host", DefinitionChange::CpuFeature("x2apic".into(), FeatureState::Optional), "on or off"),
+        ("kvm -cpu host,hv-vpindex,hv-synic", DefinitionChange::HyperV("vpindex".into(), false), "hv-synic"),
         ("kvm -device ide-cd", model(0, "virtio-blk-pci"), "scsi-cd"),
         ("kvm -device ide-hd", model(0, "virtio-net-pci"), "another model"),
         ("kvm -device ide-hd", model(0, "scsi-hd"), "virtio-blk-pci"),
         ("kvm -device ide-hd", model(77, "virtio-blk-pci"), "Read it again"),
-        (net, Change::Vhost { device: 0, on: true }, "tap"),
+        (net, DefinitionChange::Vhost { device: 0, on: true }, "tap"),
         (
             "kvm -netdev tap,id=n -device e1000,netdev=n",
-            Change::Vhost { device: 0, on: true },
+            DefinitionChange::Vhost { device: 0, on: true },
             "virtio-net-pci first",
         ),
-        (passed, Change::Queues { device: 0, queues: 8 }, "fds="),
-        ("kvm -nic tap,model=virtio", Change::Queues { device: 0, queues: 8 }, "-netdev"),
+        (passed, DefinitionChange::Queues { device: 0, queues: 8 }, "fds="),
+        ("kvm -nic tap,model=virtio", DefinitionChange::Queues { device: 0, queues: 8 }, "-netdev"),
         ("kvm -device ide-hd", thread(), "virtio-blk-pci first"),
-        ("kvm -hda x", Change::Queues { device: 0, queues: 3 }, "virtio"),
-        ("kvm -drive file=a,if=ide", Change::Aio { device: 0, aio: "fast".into() }, "io_uring"),
+        ("kvm -hda x", DefinitionChange::Queues { device: 0, queues: 3 }, "virtio"),
+        ("kvm -drive file=a,if=ide", DefinitionChange::Aio { device: 0, aio: "fast".into() }, "io_uring"),
         (
             "kvm -blockdev nbd,node-name=d -device ide-hd,drive=d",
-            Change::Aio { device: 0, aio: "native".into() },
+            DefinitionChange::Aio { device: 0, aio: "native".into() },
             "nbd",
         ),
     ];
@@ -66,12 +66,12 @@ fn every_refusal_says_what_to_do() {
 #[test]
 fn what_a_configuration_file_says_is_changed_there() {
     let text = crate::summary::text("windows.service");
-    let change = Change::Queues { device: 1, queues: 2 };
+    let change = DefinitionChange::Queues { device: 1, queues: 2 };
     let edited =
         domain::qemu::apply_with(&text, &crate::summary::fixtures(), &[change]).expect("is a command line");
     assert_eq!(edited.bytes, text.bytes);
     assert!(edited.refused[0].reason.contains("accounting.cfg, line 11"), "{:?}", edited.refused);
-    let changes = [Change::Queues { device: 1, queues: 2 }, Change::Hpet(false)];
+    let changes = [DefinitionChange::Queues { device: 1, queues: 2 }, DefinitionChange::Hpet(false)];
     let blind = domain::qemu::apply(&text, &changes).expect("is a command line");
     assert!(blind.refused[0].reason.contains("accounting.cfg was not read"), "{:?}", blind.refused);
     assert_eq!((blind.refused.len(), blind.edits.len()), (1, 1), "changes of no device are made");

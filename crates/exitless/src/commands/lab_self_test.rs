@@ -7,7 +7,7 @@ use clap::Args;
 use lab::{Emulator, Lab};
 use probe::clock::{self, Promise};
 use probe::run::Arm;
-use probe::{Arms, Config, MicroVm, Verdict};
+use probe::{Agreement, Arms, Config, MicroVm};
 
 /// Arguments of the self-test.
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let evidence = vm.verify_arm()?;
     let exits = evidence.exits_per_interrupt.map_or("unknown".to_owned(), |exits| format!("{exits:.3}"));
-    if evidence.verdict == Verdict::Contradicted {
+    if evidence.verdict == Agreement::Contradicted {
         bail!("{}: {exits} exits an interrupt, where APICv active is {}", lab.name, lab.apicv);
     }
     println!("{exits} exits an interrupt");

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::load::{HttpLoad, MqttLoad, Outcome};
+use ::load::{HttpLoad, LoadResult, MqttLoad};
 use clap::{Args, Subcommand};
 
 use super::quantity;
@@ -108,7 +108,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if failed { SOME_FAILED } else { 0 }))
 }
 
-fn http(arguments: Http) -> anyhow::Result<Outcome> {
+fn http(arguments: Http) -> anyhow::Result<LoadResult> {
     let (common, url) = (arguments.common, arguments.url);
     let wrong = || Usage(format!("{url:?} is not the URL of a document; write http://HOST:PORT/PATH"));
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
@@ -130,7 +130,7 @@ fn http(arguments: Http) -> anyhow::Result<Outcome> {
     Ok(load.run()?)
 }
 
-fn mqtt(arguments: Mqtt) -> anyhow::Result<Outcome> {
+fn mqtt(arguments: Mqtt) -> anyhow::Result<LoadResult> {
     let common = arguments.common;
     let load = MqttLoad {
         brokers: arguments.brokers.iter().map(|broker| address(broker)).collect::<anyhow::Result<_>>()?,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lab::{Happening, Lab, Laboratory, Request};
-use prove::{EPYC_SWITCH_CYCLES, Judgement, Outcome, Plan, Recording, analyse, collect, write_samples};
+use prove::{EPYC_SWITCH_CYCLES, Judgement, Plan, Proof, Recording, analyse, collect, write_samples};
 
 use probe::Arms;
 use probe::measure::Measure;
@@ -198,7 +198,7 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
     Recording::read(BufReader::new(reader)).with_context(|| format!("Could not read {}", file.display()))
 }
 
-fn write_results(folder: &Path, recording: &Recording, outcome: &Outcome) -> anyhow::Result<()> {
+fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
     let create = |name: &str| {
         let path = folder.join(name);
@@ -215,7 +215,7 @@ fn write_results(folder: &Path, recording: &Recording, outcome: &Outcome) -> any
         .context("Could not write the page")
 }
 
-fn print(outcome: &Outcome, arguments: &Arguments) -> anyhow::Result<()> {
+fn print(outcome: &Proof, arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, outcome)?;

@@ -4,7 +4,7 @@ use std::fs::File;
 
 use probe::measure::Measure;
 use probe::run::Arm;
-use probe::{Arms, Verdict};
+use probe::{Agreement, Arms};
 use prove::synthetic::recording;
 use prove::{Plan, Recording};
 
@@ -40,7 +40,7 @@ fn one_arm_a_contradiction_and_no_samples_have_statuses_of_their_own() {
         one.counted.retain(|counted| counted.run.arm == Arm::Off);
         assert_eq!(prove(&one).0, Some(1), "{measure}");
         let mut contradicted = with_measures(vec![measure]);
-        contradicted.arm_checks[1].verdict = Verdict::Contradicted;
+        contradicted.arm_checks[1].verdict = Agreement::Contradicted;
         assert_eq!(prove(&contradicted).0, Some(3), "{measure}");
         let mut empty = with_measures(vec![measure]);
         empty.timed.clear();

@@ -12,7 +12,7 @@ pub struct Settings {
     pub modules: Vec<String>,
     /// Where the host is.
     pub port: Port,
-    /// Whether there is a disk to be formatted and mounted.
+    /// True if there is a disk to be formatted and mounted.
     pub data: bool,
     /// The network interface's settings.
     pub network: Option<Network>,

@@ -14,9 +14,9 @@ const HOME: &str = "/sys/kernel/btf";
 /// One question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TypeQuestion {
-    /// Whether a structure has a member.
+    /// A structure has a member.
     Member(&'static str, &'static str),
-    /// Whether an enumeration has a value.
+    /// An enumeration has a value.
     Value(&'static str, &'static str),
 }
 

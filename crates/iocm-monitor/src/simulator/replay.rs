@@ -45,7 +45,7 @@ pub struct Period<'a> {
 ///
 /// # Errors
 /// [`BadTrace`].
-pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) -> Result<Outcome, BadTrace> {
+pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) -> Result<Replayed, BadTrace> {
     trace.check()?;
     let mut host = SimulatedHost::of(trace);
     let mut course = Course { layout: fixed(&host, 0), memory: PolicyState::default(), time: 0.0, phase: 0 };
@@ -65,7 +65,7 @@ pub fn replay(trace: &Trace, how: &Replay, watch: &mut dyn FnMut(Period<'_>)) ->
         let best = best_of(&tried);
         phases.push(one_phase(&host, phase, best, how, &mut course, watch));
     }
-    Ok(Outcome {
+    Ok(Replayed {
         queues: host.queues.len(),
         cores: host.cores.len(),
         period: how.period,
@@ -149,7 +149,7 @@ fn best_single(sums: &BTreeMap<usize, f64>, trace: &Trace) -> StaticChoice {
 
 /// A replay, phase by phase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Replayed {
     /// Virtqueues.
     pub queues: usize,
     /// Cores of the machine.
@@ -191,7 +191,7 @@ pub struct PhaseOutcome {
     pub worst_p99: f64,
 }
 
-impl Outcome {
+impl Replayed {
     /// The share of the offered load that the monitor served over all phases: 0 to 1.
     #[must_use]
     pub fn attained(&self) -> f64 {

@@ -30,7 +30,7 @@ pub struct Damage {
     pub offset: usize,
     /// What is wrong with it.
     pub why: String,
-    /// Whether a crash cut it while it was written: its change was not made, and nothing is left undone.
+    /// True if a crash cut it while it was written: its change was not made, and nothing is left undone.
     pub cut: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Advice as a document.
 
-use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
+use advice::{Advice, Audit, Cure, DeviceExits, Effect, Of, Suspect, VmAdvice};
 use conclusions::prediction::Part;
 use exits::{Access, ExitReason, Losses};
 use host::pci::Bar;
@@ -145,7 +145,7 @@ pub fn json<'a>(
     })
 }
 
-fn row_document<'a>(row: &'a Row<'a>, observed_ns: u64) -> RowDocument<'a> {
+fn row_document<'a>(row: &'a DeviceExits<'a>, observed_ns: u64) -> RowDocument<'a> {
     let device = match row.of {
         Of::Device(device) => Some(device),
         Of::UnknownAccess(_) | Of::UnknownReason(_) => None,

@@ -1,6 +1,6 @@
 //! The tables of `exitless advise`.
 
-use advice::{Advice, Audit, Cure, Effect, Of, Row, Suspect, VmAdvice};
+use advice::{Advice, Audit, Cure, DeviceExits, Effect, Of, Suspect, VmAdvice};
 use conclusions::prediction::Part;
 use exits::{ExitReason, Profile};
 use host::pci::Bar;
@@ -84,15 +84,15 @@ fn title(vm: &VmAdvice<'_>, observed_ns: u64, profile: &Profile) -> String {
     )
 }
 
-fn columns(rows: &[Row<'_>], observed_ns: u64) -> Vec<Column> {
-    let cells = |cell: &dyn Fn(usize, &Row<'_>) -> String| -> Vec<String> {
+fn columns(rows: &[DeviceExits<'_>], observed_ns: u64) -> Vec<Column> {
+    let cells = |cell: &dyn Fn(usize, &DeviceExits<'_>) -> String| -> Vec<String> {
         rows.iter().enumerate().map(|(at, row)| cell(at + 1, row)).collect()
     };
-    let cpu = |row: &Row<'_>| match row.sleeps() {
+    let cpu = |row: &DeviceExits<'_>| match row.sleeps() {
         true => "sleep".to_owned(),
         false => share_of(percent(row.time_ns, observed_ns)),
     };
-    let at_most = |row: &Row<'_>| match row.best() {
+    let at_most = |row: &DeviceExits<'_>| match row.best() {
         Some(_) if !row.sleeps() => share_of(percent(row.at_most_ns(), observed_ns)),
         _ => NONE.to_owned(),
     };
@@ -127,7 +127,7 @@ fn left_out(vm: &VmAdvice<'_>, shown: usize, observed_ns: u64, width: usize) -> 
 }
 
 /// The causes of a row's exits, and its fixes.
-fn details(number: usize, row: &Row<'_>, observed_ns: u64, width: usize) -> String {
+fn details(number: usize, row: &DeviceExits<'_>, observed_ns: u64, width: usize) -> String {
     let Of::Device(device) = row.of else { return String::new() };
     let mut text =
         wrapped(&format!("{}: {}", device.name, device.what), width, &format!("\n{number:2}  "), "    ");
@@ -174,7 +174,7 @@ fn labelled(label: &str, said: &str, width: usize) -> String {
 }
 
 /// The most accessed places.
-fn seen(row: &Row<'_>, observed_ns: u64) -> String {
+fn seen(row: &DeviceExits<'_>, observed_ns: u64) -> String {
     let said = |&(reason, part, exits, _): &(ExitReason, Part, u64, u64)| {
         let what = match part {
             Part::Access(access) => access.to_string(),

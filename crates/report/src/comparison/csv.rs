@@ -1,6 +1,6 @@
 //! The rows of a comparison as comma-separated values, the total first.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use conclusions::profile_comparison::{Basis, ComparedRow, Estimate, Figures};
 
 use super::compared::{Compared, vm};
@@ -52,9 +52,9 @@ fn figures(line: &mut Line, row: &ComparedRow) {
 
 fn estimate(line: &mut Line, estimate: Option<Estimate>) {
     let percent = estimate.and_then(|estimate| match estimate.change {
-        Change::Percent(percent) => Some(percent),
-        Change::StillNothing => Some(0.0),
-        Change::FromNothing => None,
+        RelativeChange::Percent(percent) => Some(percent),
+        RelativeChange::StillNothing => Some(0.0),
+        RelativeChange::FromNothing => None,
     });
     let interval = estimate.and_then(|estimate| estimate.interval);
     line.optional(percent).optional(interval.map(|interval| interval.low));

@@ -5,7 +5,7 @@ mod rows;
 
 use std::collections::BTreeMap;
 
-use conclusions::profile_comparison::{Estimate, SideSummary, Verdict};
+use conclusions::profile_comparison::{Estimate, Overall, SideSummary};
 use exits::{ExitReason, HandlingTime, TimelineFigure};
 use maud::{Markup, html};
 use traces::Recordings;
@@ -45,17 +45,17 @@ fn head(compared: &Compared<'_>) -> Markup {
     let comparison = compared.comparison;
     let total = &comparison.total;
     let tone = match comparison.verdict {
-        Verdict::Less => "good",
-        Verdict::More => "bad",
+        Overall::Less => "good",
+        Overall::More => "bad",
         _ => "neutral",
     };
     let word = match comparison.verdict {
-        Verdict::Less => "Less",
-        Verdict::More => "More",
-        Verdict::Mixed => "Less of one, more of the other",
-        Verdict::Same => "No certain change",
-        Verdict::Unsure => "Nothing certain",
-        Verdict::Nothing => "No exits",
+        Overall::Less => "Less",
+        Overall::More => "More",
+        Overall::Mixed => "Less of one, more of the other",
+        Overall::Same => "No certain change",
+        Overall::Unsure => "Nothing certain",
+        Overall::Nothing => "No exits",
     };
     let unit = figures::unit(comparison.per);
     let changed = |title: &str, estimate: Estimate| {
@@ -79,7 +79,7 @@ fn head(compared: &Compared<'_>) -> Markup {
                 p.muted.side { (side(label, summary, recordings, exits)) }
             }
         }
-        @if comparison.verdict != Verdict::Nothing {
+        @if comparison.verdict != Overall::Nothing {
             dl.tiles {
                 (changed(&format!("Exits {unit}"), total.rate))
                 @if let Some(time) = total.time { (changed(&format!("Handling time {unit}, without sleep"), time)) }

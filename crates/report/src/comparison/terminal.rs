@@ -1,7 +1,7 @@
 //! The tables of `exitless diff`.
 
 use conclusions::profile_comparison::{
-    ComparedRow, Effect, Estimate, Figures, Per, SideSummary, Sum, Verdict,
+    ComparedRow, Effect, Estimate, Figures, Overall, Per, SideSummary, Sum,
 };
 use traces::Recordings;
 
@@ -26,7 +26,7 @@ pub fn terminal(compared: &Compared<'_>, width: usize, colour: bool) -> String {
     let comparison = compared.comparison;
     let mut text = head(compared, width);
     let unit = figures::unit(comparison.per);
-    if comparison.verdict != Verdict::Nothing {
+    if comparison.verdict != Overall::Nothing {
         let page = Page { compared, width, colour };
         let title = match comparison.per {
             Per::Recording => "Exits".to_owned(),
@@ -263,10 +263,10 @@ impl Page<'_> {
 }
 
 /// The escape code of a verdict.
-const fn tone(verdict: Verdict) -> &'static str {
+const fn tone(verdict: Overall) -> &'static str {
     match verdict {
-        Verdict::Less => "1;32",
-        Verdict::More => "1;31",
+        Overall::Less => "1;32",
+        Overall::More => "1;31",
         _ => "1",
     }
 }

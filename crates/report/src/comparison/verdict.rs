@@ -1,6 +1,6 @@
 //! The verdict of a comparison, in a sentence or two.
 
-use conclusions::profile_comparison::{ComparedRow, Effect, Estimate, ProfileComparison, Verdict};
+use conclusions::profile_comparison::{ComparedRow, Effect, Estimate, Overall, ProfileComparison};
 
 use super::compared::Compared;
 use super::figures::{change, interval, unit};
@@ -33,7 +33,7 @@ pub(crate) fn extremes(compared: &Compared<'_>) -> Vec<String> {
 
 fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     let comparison = compared.comparison;
-    if comparison.verdict == Verdict::Nothing {
+    if comparison.verdict == Overall::Nothing {
         return "There is no exit on either side.".to_owned();
     }
     let unit = unit(comparison.per);
@@ -41,7 +41,7 @@ fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     let mut said = capital(&clause(comparison.total.rate, ["fewer exits", "more exits", "exits"]));
     if let Some(total) = comparison.total.time {
         let times = clause(total, ["less handling time", "more handling time", "handling time"]);
-        let joint = if comparison.verdict == Verdict::Mixed { ", but " } else { ", and " };
+        let joint = if comparison.verdict == Overall::Mixed { ", but " } else { ", and " };
         said = format!("{said}{joint}{times}");
     }
     said + "."

@@ -1,10 +1,10 @@
 //! A change of a VM's definition, in the syntax of QEMU's arguments or of libvirt's XML.
 
-use domain::{Change, CpuModel, FeatureState, Form, Irqchip, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Form, Irqchip, TickPolicy};
 
 /// The change in the syntax of this form, in one line, without its surroundings.
 #[must_use]
-pub(crate) fn change_in_words(change: &Change, form: Form) -> String {
+pub(crate) fn change_in_words(change: &DefinitionChange, form: Form) -> String {
     match form {
         Form::Libvirt => in_xml(change),
         // xl.cfg is not written; QEMU's syntax is the best known.
@@ -12,55 +12,67 @@ pub(crate) fn change_in_words(change: &Change, form: Form) -> String {
     }
 }
 
-fn in_arguments(change: &Change) -> String {
+fn in_arguments(change: &DefinitionChange) -> String {
     match change {
-        Change::Irqchip(irqchip) => format!("-machine kernel-irqchip={}", irqchip_of_qemu(*irqchip)),
-        Change::PitTickPolicy(policy) => {
+        DefinitionChange::Irqchip(irqchip) => {
+            format!("-machine kernel-irqchip={}", irqchip_of_qemu(*irqchip))
+        }
+        DefinitionChange::PitTickPolicy(policy) => {
             format!("-global kvm-pit.lost_tick_policy={}", policy_of_qemu(*policy))
         }
-        Change::Hpet(on) => format!("-machine hpet={}", on_off(*on)),
-        Change::CpuModel(model) => format!("-cpu {}", model_of_qemu(model)),
-        Change::CpuFeature(name, state) => format!("-cpu ...,{name}={}", on_off(*state != FeatureState::Off)),
-        Change::HyperV(name, on) => format!("-cpu ...,hv-{name}={}", on_off(*on)),
-        Change::InterruptRemapping => {
+        DefinitionChange::Hpet(on) => format!("-machine hpet={}", on_off(*on)),
+        DefinitionChange::CpuModel(model) => format!("-cpu {}", model_of_qemu(model)),
+        DefinitionChange::CpuFeature(name, state) => {
+            format!("-cpu ...,{name}={}", on_off(*state != FeatureState::Off))
+        }
+        DefinitionChange::HyperV(name, on) => format!("-cpu ...,hv-{name}={}", on_off(*on)),
+        DefinitionChange::InterruptRemapping => {
             "-device intel-iommu,intremap=on,eim=on,caching-mode=on, with kernel-irqchip=split".to_owned()
         }
-        Change::DeviceModel { model, .. } => format!("-device {model} in its place"),
-        Change::Vhost { on, .. } => format!("-netdev ...,vhost={}", on_off(*on)),
-        Change::Queues { queues, .. } => {
+        DefinitionChange::DeviceModel { model, .. } => format!("-device {model} in its place"),
+        DefinitionChange::Vhost { on, .. } => format!("-netdev ...,vhost={}", on_off(*on)),
+        DefinitionChange::Queues { queues, .. } => {
             format!(
                 "{} (num-queues={queues}, or queues={queues} and mq=on of a network interface)",
                 exits::counted((*queues).into(), "queue")
             )
         }
-        Change::IoThread { iothread, .. } => {
+        DefinitionChange::IoThread { iothread, .. } => {
             format!("-object iothread,id={iothread} -device ...,iothread={iothread}")
         }
-        Change::Aio { aio, .. } => format!("aio={aio}"),
-        Change::SharedMemory => {
+        DefinitionChange::Aio { aio, .. } => format!("aio={aio}"),
+        DefinitionChange::SharedMemory => {
             "-object memory-backend-memfd,id=mem0,size=...,share=on -machine memory-backend=mem0".to_owned()
         }
-        Change::Reconnect { .. } => "-chardev socket,...,reconnect=1".to_owned(),
+        DefinitionChange::Reconnect { .. } => "-chardev socket,...,reconnect=1".to_owned(),
         other => unknown(other),
     }
 }
 
-fn in_xml(change: &Change) -> String {
+fn in_xml(change: &DefinitionChange) -> String {
     match change {
-        Change::Irqchip(Irqchip::Split) => "<features><ioapic driver='qemu'/></features>".to_owned(),
-        Change::Irqchip(Irqchip::Kernel) => "<features><ioapic driver='kvm'/></features>".to_owned(),
-        Change::Irqchip(Irqchip::UserSpace) => "kernel-irqchip=off has no equal in libvirt".to_owned(),
-        Change::PitTickPolicy(policy) => {
+        DefinitionChange::Irqchip(Irqchip::Split) => {
+            "<features><ioapic driver='qemu'/></features>".to_owned()
+        }
+        DefinitionChange::Irqchip(Irqchip::Kernel) => {
+            "<features><ioapic driver='kvm'/></features>".to_owned()
+        }
+        DefinitionChange::Irqchip(Irqchip::UserSpace) => {
+            "kernel-irqchip=off has no equal in libvirt".to_owned()
+        }
+        DefinitionChange::PitTickPolicy(policy) => {
             format!("<clock><timer name='pit' tickpolicy='{}'/></clock>", policy_of_libvirt(*policy))
         }
-        Change::Hpet(on) => format!("<clock><timer name='hpet' present='{}'/></clock>", yes_no(*on)),
-        Change::CpuModel(CpuModel::Host) => "<cpu mode='host-passthrough'/>".to_owned(),
-        Change::CpuModel(CpuModel::Maximum) => "<cpu mode='maximum'/>".to_owned(),
-        Change::CpuModel(CpuModel::HostModel) => "<cpu mode='host-model'/>".to_owned(),
-        Change::CpuModel(CpuModel::Named(name)) => {
+        DefinitionChange::Hpet(on) => {
+            format!("<clock><timer name='hpet' present='{}'/></clock>", yes_no(*on))
+        }
+        DefinitionChange::CpuModel(CpuModel::Host) => "<cpu mode='host-passthrough'/>".to_owned(),
+        DefinitionChange::CpuModel(CpuModel::Maximum) => "<cpu mode='maximum'/>".to_owned(),
+        DefinitionChange::CpuModel(CpuModel::HostModel) => "<cpu mode='host-model'/>".to_owned(),
+        DefinitionChange::CpuModel(CpuModel::Named(name)) => {
             format!("<cpu mode='custom'><model>{name}</model></cpu>")
         }
-        Change::CpuFeature(name, state) => {
+        DefinitionChange::CpuFeature(name, state) => {
             let policy = match state {
                 FeatureState::On => "require",
                 FeatureState::Optional => "optional",
@@ -68,7 +80,7 @@ fn in_xml(change: &Change) -> String {
             };
             format!("<cpu><feature policy='{policy}' name='{name}'/></cpu>")
         }
-        Change::HyperV(name, on) => {
+        DefinitionChange::HyperV(name, on) => {
             // libvirt nests these two under the one before.
             match name.as_str() {
                 "stimer-direct" => {
@@ -78,25 +90,29 @@ fn in_xml(change: &Change) -> String {
                 name => format!("<hyperv><{name} state='{}'/></hyperv>", on_off(*on)),
             }
         }
-        Change::InterruptRemapping => {
+        DefinitionChange::InterruptRemapping => {
             "<iommu model='intel'><driver intremap='on' caching_mode='on' eim='on'/></iommu>".to_owned()
         }
-        Change::DeviceModel { model, .. } => format!("the model {model} in its place"),
-        Change::Vhost { on, .. } => format!("<driver name='{}'/>", if *on { "vhost" } else { "qemu" }),
-        Change::Queues { queues, .. } => format!("<driver queues='{queues}'/>"),
-        Change::IoThread { iothread, .. } => {
+        DefinitionChange::DeviceModel { model, .. } => format!("the model {model} in its place"),
+        DefinitionChange::Vhost { on, .. } => {
+            format!("<driver name='{}'/>", if *on { "vhost" } else { "qemu" })
+        }
+        DefinitionChange::Queues { queues, .. } => format!("<driver queues='{queues}'/>"),
+        DefinitionChange::IoThread { iothread, .. } => {
             format!("<iothreads>, and <driver iothread='{}'/>", iothread.trim_start_matches("iothread"))
         }
-        Change::Aio { aio, .. } => format!("<driver io='{aio}'/>"),
-        Change::SharedMemory => {
+        DefinitionChange::Aio { aio, .. } => format!("<driver io='{aio}'/>"),
+        DefinitionChange::SharedMemory => {
             "<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>".to_owned()
         }
-        Change::Reconnect { .. } => "<source ...><reconnect enabled='yes' timeout='1'/></source>".to_owned(),
+        DefinitionChange::Reconnect { .. } => {
+            "<source ...><reconnect enabled='yes' timeout='1'/></source>".to_owned()
+        }
         other => unknown(other),
     }
 }
 
-fn unknown(change: &Change) -> String {
+fn unknown(change: &DefinitionChange) -> String {
     format!("{change:?}")
 }
 

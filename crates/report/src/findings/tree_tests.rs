@@ -1,6 +1,6 @@
 use super::*;
 use doctor::Evidence;
-use domain::{Change, CpuModel, FeatureState, Irqchip, TickPolicy};
+use domain::{CpuModel, DefinitionChange, FeatureState, Irqchip, TickPolicy};
 use exits::{CurePlace, InhibitReason};
 
 fn finding(rule: &str, title: &str, state: State, found: &str) -> Finding {
@@ -25,8 +25,8 @@ fn some() -> Vec<Section> {
     let mut pit =
         finding("pit-lost-ticks", "PIT", State::Fail, "the PIT is in the kernel and reinjects lost ticks");
     pit.fixes = vec![
-        Fix::Definition(vec![Change::Irqchip(Irqchip::Split)]),
-        Fix::Definition(vec![Change::PitTickPolicy(TickPolicy::Discard)]),
+        Fix::Definition(vec![DefinitionChange::Irqchip(Irqchip::Split)]),
+        Fix::Definition(vec![DefinitionChange::PitTickPolicy(TickPolicy::Discard)]),
     ];
     let mut avic = finding("cpu-avic", "AVIC of the CPU", State::Pass, "the CPU has AVIC and x2AVIC");
     let mut parameter = finding("kvm-amd-avic", "Module parameter avic", State::Fail, "it is off");
@@ -108,19 +108,19 @@ fn the_sum_counts_children_and_knows_one_from_many() {
 #[test]
 fn each_change_reads_as_its_form_writes_it() {
     let changes = [
-        Change::Irqchip(Irqchip::Split),
-        Change::PitTickPolicy(TickPolicy::Discard),
-        Change::Hpet(false),
-        Change::CpuModel(CpuModel::Host),
-        Change::CpuFeature("x2apic".to_owned(), FeatureState::Off),
-        Change::HyperV("avic".to_owned(), true),
-        Change::HyperV("stimer-direct".to_owned(), true),
-        Change::InterruptRemapping,
-        Change::DeviceModel { device: 0, model: "virtio-net-pci".to_owned() },
-        Change::Vhost { device: 0, on: true },
-        Change::Queues { device: 0, queues: 4 },
-        Change::IoThread { device: 0, iothread: "iothread1".to_owned() },
-        Change::Aio { device: 0, aio: "native".to_owned() },
+        DefinitionChange::Irqchip(Irqchip::Split),
+        DefinitionChange::PitTickPolicy(TickPolicy::Discard),
+        DefinitionChange::Hpet(false),
+        DefinitionChange::CpuModel(CpuModel::Host),
+        DefinitionChange::CpuFeature("x2apic".to_owned(), FeatureState::Off),
+        DefinitionChange::HyperV("avic".to_owned(), true),
+        DefinitionChange::HyperV("stimer-direct".to_owned(), true),
+        DefinitionChange::InterruptRemapping,
+        DefinitionChange::DeviceModel { device: 0, model: "virtio-net-pci".to_owned() },
+        DefinitionChange::Vhost { device: 0, on: true },
+        DefinitionChange::Queues { device: 0, queues: 4 },
+        DefinitionChange::IoThread { device: 0, iothread: "iothread1".to_owned() },
+        DefinitionChange::Aio { device: 0, aio: "native".to_owned() },
     ];
     let words = |form| changes.iter().map(|change| change_in_words(change, form)).collect::<Vec<_>>();
     insta::assert_snapshot!(words(Form::Qemu).join("\n"));
@@ -129,13 +129,13 @@ fn each_change_reads_as_its_form_writes_it() {
 
 #[test]
 fn a_change_for_an_inhibit_reason_is_the_cure_that_verify_names() {
-    let feature = |name: &str| Change::CpuFeature(name.to_owned(), FeatureState::Off);
+    let feature = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::Off);
     let rows = [
-        (InhibitReason::Absent, Change::Irqchip(Irqchip::Split)),
-        (InhibitReason::IrqWindow, Change::Irqchip(Irqchip::Split)),
-        (InhibitReason::PitReinject, Change::Irqchip(Irqchip::Split)),
-        (InhibitReason::PitReinject, Change::PitTickPolicy(TickPolicy::Discard)),
-        (InhibitReason::HyperV, Change::HyperV("avic".to_owned(), true)),
+        (InhibitReason::Absent, DefinitionChange::Irqchip(Irqchip::Split)),
+        (InhibitReason::IrqWindow, DefinitionChange::Irqchip(Irqchip::Split)),
+        (InhibitReason::PitReinject, DefinitionChange::Irqchip(Irqchip::Split)),
+        (InhibitReason::PitReinject, DefinitionChange::PitTickPolicy(TickPolicy::Discard)),
+        (InhibitReason::HyperV, DefinitionChange::HyperV("avic".to_owned(), true)),
         (InhibitReason::Nested, feature("svm")),
         (InhibitReason::X2Apic, feature("x2apic")),
     ];

@@ -1,12 +1,12 @@
 //! Evidence that interrupt virtualization was in fact on and off in the arms, in a sentence or two.
 
 use probe::Arms;
-use prove::Outcome;
+use prove::Proof;
 
 use crate::format::{self, NONE, counted};
 
 /// The mechanism of the arms and the kernel's reports, or the reason why there is only one arm.
-pub(crate) fn evidence(outcome: &Outcome) -> String {
+pub(crate) fn evidence(outcome: &Proof) -> String {
     match &outcome.arms {
         Arms::Both { mechanism } => {
             let evidence = &outcome.evidence;

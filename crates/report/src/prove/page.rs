@@ -10,7 +10,7 @@ mod order;
 mod summary;
 
 use maud::html;
-use prove::{Outcome, Recording};
+use prove::{Proof, Recording};
 
 use super::words;
 use crate::page::document::framed;
@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 ///
 /// `recording` is the source of `outcome`: the distributions and the order of the runs are drawn from it. The
 /// page links to `result.json`, `recording.json` and `samples.parquet` in its folder.
-pub fn page(outcome: &Outcome, recording: &Recording) -> String {
+pub fn page(outcome: &Proof, recording: &Recording) -> String {
     let body = html! {
         main {
             (summary::render(outcome))

@@ -2,7 +2,7 @@
 
 use probe::measure::Measure;
 use probe::run::Arm;
-use prove::{Cost, Effect, MeasureOutcome, Outcome};
+use prove::{Cost, Effect, MeasureOutcome, Proof};
 
 use crate::format::{self, NONE};
 use crate::prove::words;
@@ -28,7 +28,7 @@ impl Line {
 }
 
 /// The cost of each operation.
-pub(crate) fn costs(outcome: &Outcome, width: usize, colour: bool) -> String {
+pub(crate) fn costs(outcome: &Proof, width: usize, colour: bool) -> String {
     match words::only_arm(&outcome.arms) {
         None => {
             let lines: Vec<_> = outcome.measures.iter().map(compared).collect();
@@ -79,7 +79,7 @@ fn alone(row: &MeasureOutcome, arm: Arm) -> Line {
 }
 
 /// The change of each measure at each cost of a switch; `None` if only one cost was measured.
-pub(crate) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
+pub(crate) fn over_costs(outcome: &Proof, width: usize, colour: bool) -> Option<String> {
     let rows: Vec<_> = outcome
         .measures
         .iter()
@@ -102,7 +102,7 @@ pub(crate) fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> Optio
 }
 
 /// Exits by reason with their sums; `None` if nothing was counted.
-pub(crate) fn exits(outcome: &Outcome, width: usize, colour: bool) -> Option<String> {
+pub(crate) fn exits(outcome: &Proof, width: usize, colour: bool) -> Option<String> {
     let totals = &outcome.exits;
     let only = words::only_arm(&outcome.arms);
     let mut lines: Vec<Line> = totals

@@ -1,6 +1,6 @@
 //! The outcome of a proof on the terminal: tables first, the verdict last, next to the prompt.
 
-use prove::{Judgement, Outcome};
+use prove::{Judgement, Proof};
 
 use super::{evidence, tables, words};
 use crate::format;
@@ -11,7 +11,7 @@ use crate::terminal::{NARROWEST, emphasised, wrapped};
 ///
 /// No line is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape
 /// sequences.
-pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
+pub fn terminal(outcome: &Proof, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = String::new();
     let title = match words::only_arm(&outcome.arms) {
@@ -34,14 +34,14 @@ pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
 }
 
 /// The changes at higher costs of a switch between guest and host; empty if only one cost was measured.
-fn over_costs(outcome: &Outcome, width: usize, colour: bool) -> String {
+fn over_costs(outcome: &Proof, width: usize, colour: bool) -> String {
     let Some(table) = tables::over_costs(outcome, width, colour) else { return String::new() };
     let title = "Change of the median by what a switch between guest and host costs, in cycles for each VM exit with the \
                  entry after it";
     format!("{}\n{table}\n", wrapped(title, width, "", ""))
 }
 
-fn exits(outcome: &Outcome, width: usize, colour: bool) -> String {
+fn exits(outcome: &Proof, width: usize, colour: bool) -> String {
     let Some(table) = tables::exits(outcome, width, colour) else {
         return "No exits were counted.\n".to_owned();
     };

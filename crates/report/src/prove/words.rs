@@ -1,6 +1,6 @@
 //! Words and figures of a comparison of two arms by `prove`, the same in every medium.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use probe::Arms;
 use probe::run::Arm;
 use prove::{ArmPair, Difference, Judgement};
@@ -18,12 +18,15 @@ pub(crate) fn interval_of(difference: Option<Difference>) -> String {
 }
 
 /// The change of exits for each operation; `None` without both arms.
-pub(crate) fn change_between(exits: ArmPair<Option<u64>>, operations: ArmPair<u64>) -> Option<Change> {
+pub(crate) fn change_between(
+    exits: ArmPair<Option<u64>>,
+    operations: ArmPair<u64>,
+) -> Option<RelativeChange> {
     let rate = |exits: Option<u64>, operations: u64| {
         (operations > 0).then_some(())?;
         Some(exits? as f64 / operations as f64)
     };
-    Some(Change::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
+    Some(RelativeChange::between(rate(exits.off, operations.off)?, rate(exits.on, operations.on)?))
 }
 
 /// The interval of a change of exits for each operation, from the numbers of exits only.

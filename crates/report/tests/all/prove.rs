@@ -4,18 +4,18 @@ use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 use prove::synthetic::recording;
-use prove::{Disagreement, Disturbed, Outcome, Plan, Recording, Warning, analyse};
+use prove::{Disagreement, Disturbed, Plan, Proof, Recording, Warning, analyse};
 use report::prove::{page, terminal};
 
 fn full() -> Recording {
     recording(Plan { blocks: 4, samples: 100, counted_samples: 500, warm_up: 20, ..Plan::full() }, 1)
 }
 
-fn outcome() -> Outcome {
+fn outcome() -> Proof {
     analyse(&full()).unwrap()
 }
 
-fn one_arm() -> Outcome {
+fn one_arm() -> Proof {
     let mut one = full();
     one.arms = Arms::OnlyOff { why: "kvm_intel was loaded with enable_apicv=N".to_owned() };
     one.timed.retain(|timed| timed.run.arm == Arm::Off);
@@ -51,7 +51,7 @@ fn a_probe_in_80_columns() {
 #[test]
 fn a_proof_without_eois_says_nothing_of_them() {
     let mut outcome = outcome();
-    let said = |outcome: &Outcome| {
+    let said = |outcome: &Proof| {
         let page = page(outcome, &full());
         [terminal(outcome, 80, false).contains("Exits an EOI"), page.contains("exits an EOI")]
     };

@@ -4,14 +4,14 @@ use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 use prove::synthetic::recording;
-use prove::{Outcome, Plan, Recording, Tracing, Warning, analyse};
+use prove::{Plan, Proof, Recording, Tracing, Warning, analyse};
 
 fn sample() -> Recording {
     let measures = vec![Measure::Floor, Measure::IpiRunning, Measure::Eoi, Measure::Cpuid];
     recording(Plan { measures, samples: 40, counted_samples: 100, ..Plan::quick() }, 1)
 }
 
-fn page(recording: &Recording) -> (Outcome, String) {
+fn page(recording: &Recording) -> (Proof, String) {
     let outcome = analyse(recording).unwrap();
     let page = report::prove::page(&outcome, recording);
     (outcome, page)

@@ -29,7 +29,7 @@ pub struct Findings {
     pub figures: Vec<Figure>,
     /// The number of comparisons, and the number expected to look like differences by chance.
     pub multiplicity: Multiplicity,
-    /// How many comparisons of equal arms gave a difference, if there are equal arms.
+    /// The number of comparisons of equal arms that gave a difference, if there are equal arms.
     pub false_alarms: Option<FalseAlarms>,
     /// The gates that a difference has to pass.
     pub gates: Gates,

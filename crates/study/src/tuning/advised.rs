@@ -7,7 +7,7 @@ use domain::Definition;
 use serde::{Deserialize, Serialize};
 
 use super::overlay::{definition_of, overlay};
-use super::plan::{Advised, Change};
+use super::plan::{Advised, Candidate};
 use super::recorded::{GUESTS, Recorded};
 use super::step::{Best, empty};
 use crate::factor::Level;
@@ -63,7 +63,7 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    pub(super) fn add(&mut self, change: &Change, after: Option<&Best>) {
+    pub(super) fn add(&mut self, change: &Candidate, after: Option<&Best>) {
         self.names.push(change.level.name.clone());
         self.guests.extend(after.map(|best| best.guests.clone()));
     }
@@ -73,7 +73,7 @@ impl Tried {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The change to try.
-    pub(super) next: Option<(Change, AdvisedFor)>,
+    pub(super) next: Option<(Candidate, AdvisedFor)>,
     /// Changes that must be made elsewhere.
     pub(super) left: Vec<Left>,
 }
@@ -107,7 +107,7 @@ pub(super) fn next(
                     "{:.0} exits a second are of the {} and take {:.1} % of a CPU. The change {}.",
                     advised.exits_per_second, device.name, advised.host_cpu_percent, cure.does
                 );
-                let change = Change { why, level: Level { guests, ..empty(&name) } };
+                let change = Candidate { why, level: Level { guests, ..empty(&name) } };
                 let after = best.with(&change.level);
                 let is_new = after.is_ok_and(|after| !tried.guests.contains(&after.guests));
                 if is_new && found.next.is_none() {

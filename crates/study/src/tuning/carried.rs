@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use domain::{Change, CpuModel, Definition, Device, DeviceKind, Edited, Files, Form, Text, TickPolicy};
+use domain::{
+    CpuModel, Definition, DefinitionChange, Device, DeviceKind, Edited, Files, Form, Text, TickPolicy,
+};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -92,11 +94,15 @@ pub fn carried(
 }
 
 /// Changes of a definition that correspond to the differences, and the differences without one.
-fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> (Vec<Change>, Vec<String>) {
+fn differences(
+    before: &QemuPlan,
+    after: &QemuPlan,
+    definition: &Definition,
+) -> (Vec<DefinitionChange>, Vec<String>) {
     let mut changes = Vec::new();
     if before.irqchip != after.irqchip {
         changes.extend(after.irqchip.map(|irqchip| {
-            Change::Irqchip(match irqchip {
+            DefinitionChange::Irqchip(match irqchip {
                 Irqchip::On => domain::Irqchip::Kernel,
                 Irqchip::Split => domain::Irqchip::Split,
                 Irqchip::Off => domain::Irqchip::UserSpace,
@@ -104,7 +110,7 @@ fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> 
         }));
     }
     if before.pit != after.pit && after.pit == Some(Pit::Discard) {
-        changes.push(Change::PitTickPolicy(TickPolicy::Discard));
+        changes.push(DefinitionChange::PitTickPolicy(TickPolicy::Discard));
     }
     changes.extend(of_machine(before, after));
     changes.extend(of_disks(before, after, definition));
@@ -113,31 +119,31 @@ fn differences(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> 
 }
 
 /// Changes of timers and features, which the plan also sets by QEMU's arguments.
-fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<Change> {
+fn of_machine(before: &QemuPlan, after: &QemuPlan) -> Vec<DefinitionChange> {
     let (Ok(before), Ok(after)) = (definition_of(before), definition_of(after)) else { return Vec::new() };
     let mut changes = Vec::new();
     if before.has_hpet() != after.has_hpet() {
-        changes.push(Change::Hpet(after.has_hpet()));
+        changes.push(DefinitionChange::Hpet(after.has_hpet()));
     }
     let model = |definition: &Definition| definition.cpu.model.as_ref().map(|set| set.value.clone());
     if model(&before) != model(&after) {
-        changes.push(Change::CpuModel(model(&after).unwrap_or(CpuModel::Host)));
+        changes.push(DefinitionChange::CpuModel(model(&after).unwrap_or(CpuModel::Host)));
     }
     for (name, set) in &after.cpu.features {
         if before.cpu.feature(name) != Some(set.value) {
-            changes.push(Change::CpuFeature(name.clone(), set.value));
+            changes.push(DefinitionChange::CpuFeature(name.clone(), set.value));
         }
     }
     for (name, set) in &after.cpu.hyperv.features {
         if before.hyperv(name) != set.value {
-            changes.push(Change::HyperV(name.clone(), set.value));
+            changes.push(DefinitionChange::HyperV(name.clone(), set.value));
         }
     }
     let clock = |definition: &Definition| definition.timers.kvm_clock.as_ref().map(|set| set.value);
     if clock(&before) != clock(&after) {
         let on = clock(&after) != Some(false);
         let state = if on { domain::FeatureState::On } else { domain::FeatureState::Off };
-        let change = Change::CpuFeature("kvmclock".to_owned(), state);
+        let change = DefinitionChange::CpuFeature("kvmclock".to_owned(), state);
         if !changes.contains(&change) {
             changes.push(change);
         }
@@ -153,7 +159,7 @@ fn like(definition: &Definition, kind: DeviceKind, one: Option<&Device>) -> Vec<
     numbered.map(|(number, _)| number).collect()
 }
 
-fn of_disks(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<Change> {
+fn of_disks(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<DefinitionChange> {
     let (Some(old), Some(new)) = (before.disk(), after.disk()) else { return Vec::new() };
     let mut changes = Vec::new();
     for device in like(definition, DeviceKind::Disk, disk(definition)) {
@@ -165,23 +171,23 @@ fn of_disks(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec
             DiskBus::Nvme => Some("nvme"),
             DiskBus::None => None,
         };
-        changes.extend(model.map(|model| Change::DeviceModel { device, model: model.to_owned() }));
+        changes.extend(model.map(|model| DefinitionChange::DeviceModel { device, model: model.to_owned() }));
         if new.iothread && !old.iothread {
-            changes.push(Change::IoThread { device, iothread: "iothread1".to_owned() });
+            changes.push(DefinitionChange::IoThread { device, iothread: "iothread1".to_owned() });
         }
         let aio = new.aio.filter(|_| new.aio != old.aio).map(|aio| match aio {
             Aio::Threads => "threads",
             Aio::Native => "native",
             Aio::IoUring => "io_uring",
         });
-        changes.extend(aio.map(|aio| Change::Aio { device, aio: aio.to_owned() }));
+        changes.extend(aio.map(|aio| DefinitionChange::Aio { device, aio: aio.to_owned() }));
         let queues = new.queues.filter(|_| new.queues != old.queues);
-        changes.extend(queues.map(|queues| Change::Queues { device, queues: u32::from(queues) }));
+        changes.extend(queues.map(|queues| DefinitionChange::Queues { device, queues: u32::from(queues) }));
     }
     changes
 }
 
-fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<Change> {
+fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -> Vec<DefinitionChange> {
     let (Some(old), Some(new)) = (before.net(), after.net()) else { return Vec::new() };
     let mut changes = Vec::new();
     for device in like(definition, DeviceKind::Network, interface(definition)) {
@@ -193,12 +199,12 @@ fn of_interfaces(before: &QemuPlan, after: &QemuPlan, definition: &Definition) -
             NetModel::Vmxnet3 => Some("vmxnet3"),
             NetModel::None => None,
         };
-        changes.extend(model.map(|model| Change::DeviceModel { device, model: model.to_owned() }));
+        changes.extend(model.map(|model| DefinitionChange::DeviceModel { device, model: model.to_owned() }));
         if (old.backend == NetBackend::Vhost) != (new.backend == NetBackend::Vhost) {
-            changes.push(Change::Vhost { device, on: new.backend == NetBackend::Vhost });
+            changes.push(DefinitionChange::Vhost { device, on: new.backend == NetBackend::Vhost });
         }
         if old.queues != new.queues {
-            changes.push(Change::Queues { device, queues: new.queues });
+            changes.push(DefinitionChange::Queues { device, queues: new.queues });
         }
     }
     changes

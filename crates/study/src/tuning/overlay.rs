@@ -1,6 +1,6 @@
 //! Converts a change of a VM's definition to settings of a plan's guests.
 
-use domain::{Change, Definition, FeatureState, NoFiles, Text};
+use domain::{Definition, DefinitionChange, FeatureState, NoFiles, Text};
 use toml::{Table, Value};
 
 use guests::{GuestPlan, QemuPlan, merged, qemu_command_line};
@@ -18,7 +18,7 @@ pub(super) fn definition_of(plan: &QemuPlan) -> Result<Definition, String> {
 ///
 /// # Errors
 /// The first change that a plan cannot express.
-pub(super) fn overlay(plan: &QemuPlan, changes: &[Change]) -> Result<Table, String> {
+pub(super) fn overlay(plan: &QemuPlan, changes: &[DefinitionChange]) -> Result<Table, String> {
     // In turn, because two may affect one setting.
     let (mut over, mut now) = (Table::new(), plan.clone());
     for change in changes {
@@ -34,7 +34,7 @@ pub(super) fn overlay(plan: &QemuPlan, changes: &[Change]) -> Result<Table, Stri
 }
 
 /// The settings for one change. Devices that every guest has, for its agent and its files, are not changed.
-fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
+fn settings(plan: &QemuPlan, change: &DefinitionChange) -> Result<Table, String> {
     let definition = definition_of(plan)?;
     let of = |position: usize| {
         let device = definition.devices.get(position)?;
@@ -59,7 +59,7 @@ fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
     };
     let cannot = || Err(format!("The plan of guests has no setting for {}", in_words(change)));
     match change {
-        Change::Irqchip(irqchip) => Ok(top(
+        DefinitionChange::Irqchip(irqchip) => Ok(top(
             "irqchip",
             named(match irqchip {
                 domain::Irqchip::Kernel => "on",
@@ -67,33 +67,33 @@ fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
                 domain::Irqchip::UserSpace => "off",
             }),
         )),
-        Change::PitTickPolicy(domain::TickPolicy::Discard) => Ok(top("pit", named("discard"))),
-        Change::Hpet(present) => {
+        DefinitionChange::PitTickPolicy(domain::TickPolicy::Discard) => Ok(top("pit", named("discard"))),
+        DefinitionChange::Hpet(present) => {
             let value = if *present { "on" } else { "off" };
             Ok(top("machine", Value::String(with_option(&plan.machine, &["hpet"], &format!("hpet={value}")))))
         }
-        Change::CpuFeature(name, state) => {
+        DefinitionChange::CpuFeature(name, state) => {
             let value = if *state == FeatureState::Off { "off" } else { "on" };
             Ok(top("cpu", Value::String(with_feature(plan, name, value))))
         }
-        Change::HyperV(name, on) => {
+        DefinitionChange::HyperV(name, on) => {
             let value = if *on { "on" } else { "off" };
             Ok(top("cpu", Value::String(with_feature(plan, &format!("hv-{name}"), value))))
         }
-        Change::DeviceModel { device: position, model } => match (of(*position), model.as_str()) {
+        DefinitionChange::DeviceModel { device: position, model } => match (of(*position), model.as_str()) {
             (None, _) => Ok(Table::new()),
             (Some("disk"), "virtio-blk-pci") => Ok(in_table("disk", "bus", named("virtio-blk"))),
             (Some("net"), "virtio-net-pci") => Ok(in_table("net", "model", named("virtio-net"))),
             _ => cannot(),
         },
-        Change::Vhost { device: position, on } => {
+        DefinitionChange::Vhost { device: position, on } => {
             device(*position, "net", "backend", named(if *on { "vhost" } else { "tap" }))
         }
-        Change::IoThread { device: position, .. } => {
+        DefinitionChange::IoThread { device: position, .. } => {
             device(*position, "disk", "iothread", Value::Boolean(true))
         }
-        Change::Aio { device: position, aio } => device(*position, "disk", "aio", named(aio)),
-        Change::Queues { device: position, queues } => match of(*position) {
+        DefinitionChange::Aio { device: position, aio } => device(*position, "disk", "aio", named(aio)),
+        DefinitionChange::Queues { device: position, queues } => match of(*position) {
             Some(name) => Ok(in_table(name, "queues", Value::Integer(i64::from(*queues)))),
             None => Ok(Table::new()),
         },
@@ -101,7 +101,7 @@ fn settings(plan: &QemuPlan, change: &Change) -> Result<Table, String> {
     }
 }
 
-fn in_words(change: &Change) -> String {
+fn in_words(change: &DefinitionChange) -> String {
     serde_json::to_string(change).unwrap_or_default()
 }
 

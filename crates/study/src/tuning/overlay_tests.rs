@@ -9,7 +9,7 @@ fn plan(more: &str) -> QemuPlan {
     }
 }
 
-fn with(plan: &QemuPlan, changes: &[Change]) -> QemuPlan {
+fn with(plan: &QemuPlan, changes: &[DefinitionChange]) -> QemuPlan {
     let over = overlay(plan, changes).unwrap();
     match GuestPlan::Qemu(Box::new(plan.clone())).with([&over]).unwrap() {
         GuestPlan::Qemu(plan) => *plan,
@@ -27,16 +27,16 @@ fn position(plan: &QemuPlan, model: &str) -> usize {
 
 #[test]
 fn settings_of_the_machine_and_the_processor_are_said_as_qemu_takes_them() {
-    let feature = |name: &str, state| Change::CpuFeature(name.to_owned(), state);
+    let feature = |name: &str, state| DefinitionChange::CpuFeature(name.to_owned(), state);
     let after = with(
         &plan("irqchip = \"split\"\ncpu = \"EPYC,-x2apic,hv_time=off\""),
         &[
-            Change::Irqchip(domain::Irqchip::Kernel),
-            Change::Hpet(false),
+            DefinitionChange::Irqchip(domain::Irqchip::Kernel),
+            DefinitionChange::Hpet(false),
             feature("x2apic", FeatureState::On),
             feature("pmu", FeatureState::Off),
-            Change::HyperV("time".to_owned(), true),
-            Change::PitTickPolicy(domain::TickPolicy::Discard),
+            DefinitionChange::HyperV("time".to_owned(), true),
+            DefinitionChange::PitTickPolicy(domain::TickPolicy::Discard),
         ],
     );
     assert_eq!((after.irqchip, after.pit), (Some(Irqchip::On), Some(Pit::Discard)));
@@ -51,7 +51,7 @@ fn settings_of_the_machine_and_the_processor_are_said_as_qemu_takes_them() {
 fn the_disk_and_the_interface_that_are_measured_are_changed_and_no_others() {
     let old =
         plan("disk = { bus = \"ide\", cache = \"none\" }\nnet = { model = \"vmxnet3\", backend = \"tap\" }");
-    let model = |plan: &QemuPlan, from: &str, to: &str| Change::DeviceModel {
+    let model = |plan: &QemuPlan, from: &str, to: &str| DefinitionChange::DeviceModel {
         device: position(plan, from),
         model: to.to_owned(),
     };
@@ -60,13 +60,14 @@ fn the_disk_and_the_interface_that_are_measured_are_changed_and_no_others() {
     assert_eq!(virtio.disk().unwrap().bus, DiskBus::VirtioBlk);
     assert_eq!(virtio.net().unwrap().model, NetModel::VirtioNet);
     let (device, net) = (position(&old, "ide-hd"), position(&virtio, "virtio-net-pci"));
-    let tuned = with(&virtio, &[Change::Vhost { device: net, on: true }]);
+    let tuned = with(&virtio, &[DefinitionChange::Vhost { device: net, on: true }]);
     assert_eq!(tuned.net().unwrap().backend, NetBackend::Vhost);
-    let tuned = with(&old, &[Change::Aio { device, aio: "native".to_owned() }]);
+    let tuned = with(&old, &[DefinitionChange::Aio { device, aio: "native".to_owned() }]);
     assert_eq!(tuned.disk().unwrap().aio, Some(Aio::Native));
     // Every guest has the disk with the root file system, so there is nothing to report.
     let root = position(&old, "virtio-blk-pci");
-    let over = overlay(&old, &[Change::IoThread { device: root, iothread: "one".to_owned() }]).unwrap();
+    let over =
+        overlay(&old, &[DefinitionChange::IoThread { device: root, iothread: "one".to_owned() }]).unwrap();
     assert!(over.is_empty(), "{over}");
 }
 
@@ -75,9 +76,9 @@ fn what_a_plan_cannot_say_is_refused() {
     let old = plan("disk = { bus = \"ide\" }");
     let device = position(&old, "ide-hd");
     for change in [
-        Change::InterruptRemapping,
-        Change::DeviceModel { device, model: "usb-storage".to_owned() },
-        Change::Vhost { device, on: true },
+        DefinitionChange::InterruptRemapping,
+        DefinitionChange::DeviceModel { device, model: "usb-storage".to_owned() },
+        DefinitionChange::Vhost { device, on: true },
     ] {
         assert!(overlay(&old, std::slice::from_ref(&change)).is_err(), "{change:?}");
     }

@@ -17,7 +17,7 @@ pub struct TuningPlan {
     /// The rules of the decision.
     pub rules: Rules,
     /// The candidate changes, in this order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Candidate>,
 }
 
 /// The rules of the decision to keep a change: `[tune]`.
@@ -59,7 +59,7 @@ impl Default for Rules {
 
 /// A candidate.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct Candidate {
     /// The reason why it may help, in a sentence.
     pub why: String,
     /// The change as a level; its name is that of the change.
@@ -109,7 +109,7 @@ impl TuningPlan {
         let base: Plan = Plan::deserialize(table).map_err(|error| one("", error.message().to_owned()))?;
         let mut read = Vec::new();
         for (index, change) in changes.into_iter().enumerate() {
-            let change = Change::read(change).map_err(|what| one(&format!("changes[{index}]"), what))?;
+            let change = Candidate::read(change).map_err(|what| one(&format!("changes[{index}]"), what))?;
             read.push(change);
         }
         let plan = Self { base, rules, changes: read };
@@ -194,7 +194,7 @@ impl TuningPlan {
     }
 }
 
-impl Change {
+impl Candidate {
     /// Reads a level with a reason.
     fn read(value: toml::Value) -> Result<Self, String> {
         let toml::Value::Table(mut table) = value else {

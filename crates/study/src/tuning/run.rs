@@ -7,7 +7,7 @@ use super::advised::{AdvisedFor, Tried, next};
 use super::definition::definition;
 use super::judge::judge;
 use super::outcome::{Ruling, Step, TUNING_FORMAT, Tuning};
-use super::plan::{Advised, Change, TuningPlan};
+use super::plan::{Advised, Candidate, TuningPlan};
 use super::recorded::Recorded;
 use super::step::{BEFORE, Best, TUNED, baseline, confirmation, step};
 use crate::analysis::Findings;
@@ -120,7 +120,7 @@ impl Loop<'_> {
     /// Measures one change, and decides whether to keep it.
     fn change<M: Measuring>(
         &mut self,
-        change: &Change,
+        change: &Candidate,
         advised: Option<AdvisedFor>,
         measuring: &mut M,
     ) -> Result<Going, M::Error> {
@@ -274,7 +274,7 @@ pub struct Preview {
 pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
     let best = Best::of(&plan.base);
     let before = definition(&best);
-    let one = |change: &Change| Preview {
+    let one = |change: &Candidate| Preview {
         name: change.level.name.clone(),
         why: change.why.clone(),
         after: best.with(&change.level).map_or_else(|_| before.clone(), |after| definition(&after)),

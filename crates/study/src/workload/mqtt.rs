@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use load::Outcome;
+use load::LoadResult;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -239,8 +239,8 @@ impl Adapter for Mqtt {
     }
 }
 
-fn outcome(text: &Text<'_>) -> Result<Outcome, NotUnderstood> {
-    Outcome::read(text.stdout())
+fn outcome(text: &Text<'_>) -> Result<LoadResult, NotUnderstood> {
+    LoadResult::read(text.stdout())
         .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
 }
 

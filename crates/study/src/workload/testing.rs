@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::probe::measure::Measure;
 use ::probe::run::Arm;
-use load::{LOAD_FORMAT, Latency, Outcome, Protocol};
+use load::{LOAD_FORMAT, Latency, LoadResult, Protocol};
 
 use super::{NotUnderstood, Output, Outputs, Scene, Step, WorkUnit, Workload, WorkloadPlan};
 use prove::{Plan, Recording, synthetic};
@@ -88,7 +88,7 @@ pub(super) fn as_printed(recording: &Recording) -> String {
 /// A synthetic outcome, as `exitless load --json` prints it.
 pub(super) fn loaded(protocol: Protocol) -> String {
     let latency = Latency { mean: 2e-3, p50: 1e-3, p90: 3e-3, p99: 9e-3, p99_9: 0.02, max: 1.5 };
-    let outcome = Outcome {
+    let outcome = LoadResult {
         format: LOAD_FORMAT,
         protocol,
         connections: 11,

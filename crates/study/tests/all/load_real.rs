@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use load::{HttpLoad, MqttLoad, Outcome};
+use load::{HttpLoad, LoadResult, MqttLoad};
 use study::workload::{Scene, Workload, WorkloadPlan};
 
 /// A server that is ended when this is dropped.
@@ -43,7 +43,7 @@ fn serve(plan: &str, port: &str, program: &str, folder: &Path) -> Option<(Server
     Some((server, free))
 }
 
-fn sound(outcome: &Outcome, expected: u64) {
+fn sound(outcome: &LoadResult, expected: u64) {
     println!("{}", serde_json::to_string(outcome).unwrap());
     assert_eq!(outcome.failed_connections, 0, "{outcome:?}");
     assert_eq!((outcome.due, outcome.sent, outcome.answered), (expected, expected, expected), "{outcome:?}");

@@ -2,6 +2,7 @@
 
 use crate::decoder::Counts;
 use crate::event::Event;
+use crate::run::Run;
 
 /// A record that is not an event but has its place among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,25 +16,6 @@ pub(super) enum Note {
     LostSamples { exits: bool, count: u64 },
     /// The name of a process from this time on; zero for one that was there before the recording.
     Name { process: u32, name: String, time_ns: u64 },
-}
-
-/// Events in a row, all of one thread.
-#[derive(Default)]
-pub(super) struct Row {
-    pub(super) member: Member,
-    pub(super) events: Vec<Event>,
-    /// They are ordered by time.
-    pub(super) ordered: bool,
-    pub(super) newest_ns: u64,
-}
-
-impl Row {
-    #[inline]
-    pub(super) fn push(&mut self, event: &Event) {
-        self.ordered &= event.time_ns >= self.newest_ns;
-        self.newest_ns = self.newest_ns.max(event.time_ns);
-        self.events.push(*event);
-    }
 }
 
 /// A thread and its process, as samples hold them: one number, the process in the lower half.
@@ -60,19 +42,19 @@ impl Member {
     }
 }
 
-/// Threads whose rows are found without a search, by the lowest bits of their numbers.
+/// Threads whose runs are found without a search, by the lowest bits of their numbers.
 const RECENT: usize = 64;
-/// No row.
+/// No run.
 const NONE: u32 = u32::MAX;
 /// Processors whose last events are known; losses of further ones may be taken for those of others.
 pub(super) const CPUS: usize = 1024;
 
 /// A chunk, decoded.
 pub(super) struct Batch {
-    rows: Vec<Row>,
+    runs: Vec<Run<Member>>,
     used: usize,
     recent: [u32; RECENT],
-    /// Each with the number of rows before it.
+    /// Each with the number of runs before it.
     pub(super) notes: Vec<(usize, Note)>,
     /// Time of the last event of each processor; zero for none.
     pub(super) last_of_cpu: [u64; CPUS],
@@ -83,7 +65,7 @@ pub(super) struct Batch {
 impl Default for Batch {
     fn default() -> Self {
         Self {
-            rows: Vec::new(),
+            runs: Vec::new(),
             used: 0,
             recent: [NONE; RECENT],
             notes: Vec::new(),
@@ -96,7 +78,6 @@ impl Default for Batch {
 
 impl Batch {
     pub(super) fn clear(&mut self) {
-        self.rows().iter_mut().for_each(|row| row.events.clear());
         self.used = 0;
         self.recent = [NONE; RECENT];
         self.notes.clear();
@@ -105,46 +86,45 @@ impl Batch {
         self.undecoded = 0;
     }
 
-    pub(super) fn rows(&mut self) -> &mut [Row] {
-        &mut self.rows[..self.used]
+    pub(super) fn runs(&mut self) -> &mut [Run<Member>] {
+        &mut self.runs[..self.used]
     }
 
     /// Takes an event of a thread.
     pub(super) fn push(&mut self, member: Member, event: &Event) {
         self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
-        let number = self.row_of(member);
-        self.rows[number].push(event);
+        let number = self.run_of(member);
+        self.runs[number].push(event);
     }
 
-    /// The number of the row to which events of a thread belong; it changes with every note.
+    /// The number of the run to which events of a thread belong; it changes with every note.
     #[inline]
-    pub(super) fn row_of(&mut self, member: Member) -> usize {
+    pub(super) fn run_of(&mut self, member: Member) -> usize {
         let recent = self.recent[member.thread() as usize % RECENT] as usize;
-        match self.rows.get(recent) {
-            Some(row) if row.member == member => recent,
+        match self.runs.get(recent) {
+            Some(run) if run.thread == member => recent,
             _ => self.begin(member),
         }
     }
 
-    pub(super) fn row(&mut self, number: usize) -> &mut Row {
-        &mut self.rows[number]
+    pub(super) fn run(&mut self, number: usize) -> &mut Run<Member> {
+        &mut self.runs[number]
     }
 
-    /// Begins a row. A thread may have several: they stay in order.
+    /// Begins a run. A thread may have several: they stay in order.
     #[cold]
     fn begin(&mut self, member: Member) -> usize {
         let number = self.used;
-        if number == self.rows.len() {
-            self.rows.push(Row::default());
+        if number == self.runs.len() {
+            self.runs.push(Run::default());
         }
         self.used += 1;
         self.recent[member.thread() as usize % RECENT] = number as u32;
-        let row = &mut self.rows[number];
-        (row.member, row.ordered, row.newest_ns) = (member, true, 0);
+        self.runs[number].begin(member);
         number
     }
 
-    /// Adds a note; events after it go to rows of their own where that matters.
+    /// Adds a note; events after it go to runs of their own where that matters.
     pub(super) fn note(&mut self, note: Note) {
         if matches!(note, Note::Round | Note::Lost { .. }) {
             self.recent = [NONE; RECENT];

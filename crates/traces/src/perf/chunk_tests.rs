@@ -80,17 +80,17 @@ fn decoded_by(schema: &Arc<Schema>, records: &[Vec<u8>]) -> [Batch; 2] {
 }
 
 #[test]
-fn both_ways_give_the_same_rows() {
+fn both_ways_give_the_same_runs() {
     for mut batch in decoded(&[exit(5, 10, 0), exit(6, 11, 1), exit(5, 12, 0)]) {
         assert_eq!(batch.counts, [3]);
         assert_eq!(batch.last_of_cpu[..3], [12, 11, 0]);
-        let rows: Vec<_> = batch
-            .rows()
+        let runs: Vec<_> = batch
+            .runs()
             .iter()
-            .map(|row| (row.member.thread(), row.member.process(), row.events.len()))
+            .map(|run| (run.thread.thread(), run.thread.process(), run.events.len()))
             .collect();
-        assert_eq!(rows, [(5, Some(40), 2), (6, Some(40), 1)]);
-        let event = batch.rows()[0].events[1];
+        assert_eq!(runs, [(5, Some(40), 2), (6, Some(40), 1)]);
+        let event = batch.runs()[0].events[1];
         assert_eq!((event.time_ns, event.cpu, event.reason()), (12, 0, ExitReason::vmx(12)));
     }
 }
@@ -114,9 +114,9 @@ fn the_short_way_is_gone_whatever_samples_hold() {
         let schema = Arc::new(schema_of(SAMPLE_TYPE & !left_out, &identities));
         for mut batch in decoded_by(&schema, &[sample(&words), sample(&words)]) {
             assert_eq!((batch.counts.clone(), batch.undecoded), (vec![2], 0), "{words:?}");
-            let row = &batch.rows()[0];
-            assert_eq!((row.member.thread(), row.member.process(), row.events.len()), (5, Some(40), 2));
-            assert_eq!((row.events[1].time_ns, row.events[1].cpu), (10, 1), "{words:?}");
+            let run = &batch.runs()[0];
+            assert_eq!((run.thread.thread(), run.thread.process(), run.events.len()), (5, Some(40), 2));
+            assert_eq!((run.events[1].time_ns, run.events[1].cpu), (10, 1), "{words:?}");
         }
     }
 }
@@ -126,7 +126,7 @@ fn notes_keep_their_place() {
     let lost = identified(kind::LOST, &[7u64.to_le_bytes(), 9u64.to_le_bytes()].concat(), 1);
     let round = record(kind::FINISHED_ROUND, &[]);
     for mut batch in decoded(&[exit(5, 10, 1), lost, exit(5, 12, 1), round]) {
-        assert_eq!(batch.rows().len(), 2);
+        assert_eq!(batch.runs().len(), 2);
         let expected = [(1, Note::Lost { cpu: 1, count: 9, after_ns: Some(10) }), (2, Note::Round)];
         assert_eq!(batch.notes, expected);
     }

@@ -4,11 +4,12 @@ use exits::Vcpu;
 use exits::counted;
 use rustc_hash::FxHashMap;
 
-use super::batch::{Batch, Note, Row};
+use super::batch::{Batch, Member, Note};
 use super::chunk::{self, Chunk};
 use super::features::Features;
 use super::schema::Schema;
 use crate::assembly::Assembly;
+use crate::run::Run;
 use crate::{Error, Format, Options, Origin, Reading, Sink, pipeline};
 
 pub(super) use super::directory::Parts;
@@ -93,10 +94,10 @@ impl Tally {
 
 fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut Tally) {
     let notes = std::mem::take(&mut batch.notes);
-    let rows = batch.rows();
+    let runs = batch.runs();
     let mut at = 0;
     for (before, note) in &notes {
-        hand_over(&mut rows[at..*before], assembly);
+        hand_over(&mut runs[at..*before], assembly);
         at = *before;
         match note {
             Note::Round if tally.rounds => assembly.round(),
@@ -120,7 +121,7 @@ fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut 
             }
         }
     }
-    hand_over(&mut rows[at..], assembly);
+    hand_over(&mut runs[at..], assembly);
     batch.notes = notes;
     let last_of_cpu = (0..=u16::MAX).zip(&batch.last_of_cpu).filter(|(_, last)| **last > 0);
     last_of_cpu.for_each(|(cpu, &last)| assembly.last_of_cpu(cpu, last));
@@ -131,12 +132,12 @@ fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut 
     tally.counts.iter_mut().zip(&batch.counts).for_each(|(sum, count)| *sum += count);
 }
 
-fn hand_over<S: Sink>(rows: &mut [Row], assembly: &mut Assembly<'_, S>) {
-    for row in rows {
-        let thread = row.member.thread();
-        if let Some(process) = row.member.process() {
+fn hand_over<S: Sink>(runs: &mut [Run<Member>], assembly: &mut Assembly<'_, S>) {
+    for run in runs {
+        let thread = run.thread.thread();
+        if let Some(process) = run.thread.process() {
             assembly.introduce(thread, Vcpu { vm: Some(process), number: None, thread: Some(thread) });
         }
-        assembly.append(thread, &mut row.events, row.ordered, row.newest_ns);
+        assembly.append(thread, &mut run.events, run.ordered, run.newest_ns);
     }
 }

@@ -4,12 +4,13 @@
 use std::mem;
 
 use super::attribute::{HEADER, Layout};
-use super::batch::{Batch, CPUS, Member, Row};
+use super::batch::{Batch, CPUS, Member};
 use super::chunk::Chunk;
 use super::kind;
 use crate::decoder::Decoder;
 use crate::event::{Event, Kind};
 use crate::quick::{Load, Quick, Window};
+use crate::run::Run;
 
 /// Kind, flags and size.
 const HEAD: Load = Load::whole(0);
@@ -253,7 +254,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
                     if pen.member != Some(member) {
                         self.take_up(&mut pen, member);
                     }
-                    pen.row.push(&event);
+                    pen.run.push(&event);
                 }
                 None => {
                     self.put_down(&mut pen);
@@ -291,23 +292,23 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
     #[inline(never)]
     fn take_up(&mut self, pen: &mut Pen, member: Member) {
         self.put_down(pen);
-        pen.number = self.batch.row_of(member);
+        pen.number = self.batch.run_of(member);
         pen.member = Some(member);
-        pen.row = mem::take(self.batch.row(pen.number));
+        pen.run = mem::take(self.batch.run(pen.number));
     }
 
     #[inline(never)]
     fn put_down(&mut self, pen: &mut Pen) {
         if pen.member.take().is_some() {
-            *self.batch.row(pen.number) = mem::take(&mut pen.row);
+            *self.batch.run(pen.number) = mem::take(&mut pen.run);
         }
     }
 }
 
-/// The row that is being written, apart from the others.
+/// The run that is being written, apart from the others.
 #[derive(Default)]
 struct Pen {
     member: Option<Member>,
     number: usize,
-    row: Row,
+    run: Run<Member>,
 }

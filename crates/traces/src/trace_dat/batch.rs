@@ -5,23 +5,14 @@ use super::file::Flaw;
 use super::page::Page;
 use crate::decoder::{Counts, Decoded, Decoder};
 use crate::event::{Event, Kind};
-
-/// Events in a row, all of one thread.
-#[derive(Default)]
-pub(super) struct Row {
-    pub(super) thread: u32,
-    pub(super) events: Vec<Event>,
-    /// They are ordered by time.
-    pub(super) ordered: bool,
-    pub(super) newest_ns: u64,
-}
+use crate::run::Run;
 
 /// The content of a chunk's pages.
 #[derive(Default)]
 pub(super) struct Batch {
-    rows: Vec<Row>,
+    runs: Vec<Run<u32>>,
     used: usize,
-    /// So many events (zero: an unknown number) were lost behind so many rows.
+    /// So many events (zero: an unknown number) were lost behind so many runs.
     pub(super) losses: Vec<(usize, u64)>,
     pub(super) counts: Counts,
     pub(super) undecoded: u64,
@@ -33,7 +24,6 @@ pub(super) struct Batch {
 
 impl Batch {
     fn clear(&mut self, chunk: &Chunk) {
-        self.rows().iter_mut().for_each(|row| row.events.clear());
         self.used = 0;
         self.losses.clear();
         self.counts.clear();
@@ -42,29 +32,25 @@ impl Batch {
         (self.cpu, self.buffer, self.reached_ns) = (chunk.cpu, chunk.buffer, chunk.reached_ns);
     }
 
-    pub(super) fn rows(&mut self) -> &mut [Row] {
-        &mut self.rows[..self.used]
+    pub(super) fn runs(&mut self) -> &mut [Run<u32>] {
+        &mut self.runs[..self.used]
     }
 
     #[inline]
-    fn push(&mut self, event: &Event, new_row: bool) {
-        if new_row || self.used == 0 || self.rows[self.used - 1].thread != event.thread {
+    fn push(&mut self, event: &Event, new_run: bool) {
+        if new_run || self.used == 0 || self.runs[self.used - 1].thread != event.thread {
             self.begin(event.thread);
         }
-        let row = &mut self.rows[self.used - 1];
-        row.ordered &= event.time_ns >= row.newest_ns;
-        row.newest_ns = row.newest_ns.max(event.time_ns);
-        row.events.push(*event);
+        self.runs[self.used - 1].push(event);
     }
 
     #[cold]
     fn begin(&mut self, thread: u32) {
-        if self.used == self.rows.len() {
-            self.rows.push(Row::default());
+        if self.used == self.runs.len() {
+            self.runs.push(Run::default());
         }
         self.used += 1;
-        let row = &mut self.rows[self.used - 1];
-        (row.thread, row.ordered, row.newest_ns) = (thread, true, 0);
+        self.runs[self.used - 1].begin(thread);
     }
 
     /// Events were lost here.
@@ -73,7 +59,7 @@ impl Batch {
     }
 
     fn lost_here(&self) -> bool {
-        self.losses.last().is_some_and(|&(rows, _)| rows == self.used)
+        self.losses.last().is_some_and(|&(runs, _)| runs == self.used)
     }
 }
 
@@ -98,8 +84,8 @@ pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
             Decoded::Event => {
                 event.time_ns = clock.ns(ticks);
                 event.thread = decoder.thread(raw).unwrap_or(0);
-                let new_row = batch.lost_here();
-                batch.push(&event, new_row);
+                let new_run = batch.lost_here();
+                batch.push(&event, new_run);
             }
             Decoded::Other => {}
             Decoded::Undecoded => batch.undecoded += 1,

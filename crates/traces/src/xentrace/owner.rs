@@ -88,7 +88,7 @@ pub(super) struct Processor {
 
 /// The content of a runstate record: `trace_runstate_change` and `trace_continue_running` of `xen/common/sched/core.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum RunstateChange {
     /// It runs here and goes on running.
     Continues,
     /// It began to run here.
@@ -103,16 +103,16 @@ pub(super) enum Change {
 }
 
 /// Takes a record of a runstate apart; `None` when it makes no sense.
-pub(super) fn change(record: &Record<'_>) -> Option<(DomainVcpu, Change)> {
+pub(super) fn change(record: &Record<'_>) -> Option<(DomainVcpu, RunstateChange)> {
     let word = record.word(0)?;
     let who = DomainVcpu::new(word >> 16, word & 0xffff)?;
     let (before, after) = (record.event >> 8 & 0xf, record.event >> 4 & 0xf);
     let change = match (record.event & 0xf, before, after) {
-        (CONTINUE_RUNNING, ..) => Change::Continues,
-        (RUNSTATE_CHANGE, _, RUNNING) => Change::Enters,
-        (RUNSTATE_CHANGE, RUNNING, after) => Change::Leaves { runnable: after == RUNNABLE },
-        (RUNSTATE_CHANGE, _, RUNNABLE) => Change::Wakes,
-        (RUNSTATE_CHANGE, ..) => Change::Other,
+        (CONTINUE_RUNNING, ..) => RunstateChange::Continues,
+        (RUNSTATE_CHANGE, _, RUNNING) => RunstateChange::Enters,
+        (RUNSTATE_CHANGE, RUNNING, after) => RunstateChange::Leaves { runnable: after == RUNNABLE },
+        (RUNSTATE_CHANGE, _, RUNNABLE) => RunstateChange::Wakes,
+        (RUNSTATE_CHANGE, ..) => RunstateChange::Other,
         _ => return None,
     };
     Some((who, change))
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::xentrace::record::Header;
 
-    fn changed(event: u32, word: u32) -> Option<(DomainVcpu, Change)> {
+    fn changed(event: u32, word: u32) -> Option<(DomainVcpu, RunstateChange)> {
         let bytes = [[0; 4], word.to_le_bytes()].concat();
         change(&Record::parse(Header(event | 1 << 28), &bytes).unwrap())
     }
@@ -132,14 +132,14 @@ mod tests {
     fn runstates() {
         let who = DomainVcpu { domain: 3, vcpu: 1 };
         for (event, is) in [
-            (0x0002_1002, Change::Continues),
-            (0x0002_1101, Change::Enters),
-            (0x0002_1011, Change::Leaves { runnable: true }),
-            (0x0002_1021, Change::Leaves { runnable: false }),
-            (0x0002_1031, Change::Leaves { runnable: false }),
-            (0x0002_1211, Change::Wakes),
-            (0x0002_1311, Change::Wakes),
-            (0x0002_1121, Change::Other),
+            (0x0002_1002, RunstateChange::Continues),
+            (0x0002_1101, RunstateChange::Enters),
+            (0x0002_1011, RunstateChange::Leaves { runnable: true }),
+            (0x0002_1021, RunstateChange::Leaves { runnable: false }),
+            (0x0002_1031, RunstateChange::Leaves { runnable: false }),
+            (0x0002_1211, RunstateChange::Wakes),
+            (0x0002_1311, RunstateChange::Wakes),
+            (0x0002_1121, RunstateChange::Other),
         ] {
             assert_eq!(changed(event, 0x0003_0001), Some((who, is)), "{event:#x}");
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::clock::Clock;
 use super::orders::Orders;
-use super::owner::{Change, DomainVcpu, Owner, Processor, unknown, unknown_key};
+use super::owner::{DomainVcpu, Owner, Processor, RunstateChange, unknown, unknown_key};
 use super::record::Window;
 use super::survey::Survey;
 use crate::event::{Event, Kind};
@@ -152,33 +152,33 @@ impl Placement {
     }
 
     /// A record of a runstate.
-    pub(super) fn runstate(&mut self, who: DomainVcpu, change: Change) {
+    pub(super) fn runstate(&mut self, who: DomainVcpu, change: RunstateChange) {
         (self.scheduled, self.runstates) = (true, true);
         match change {
-            Change::Continues => {
+            RunstateChange::Continues => {
                 self.release(Some(who));
                 self.settle(Owner::Known(who));
             }
-            Change::Leaves { .. } => {
+            RunstateChange::Leaves { .. } => {
                 self.release(Some(who));
                 if self.is_beside(who) {
                     self.settle(Owner::Unknown);
                 }
             }
-            Change::Enters => {
+            RunstateChange::Enters => {
                 self.release(None);
                 if self.is_beside(who) {
                     self.settle(Owner::Known(who));
                 }
             }
-            Change::Wakes | Change::Other => {}
+            RunstateChange::Wakes | RunstateChange::Other => {}
         }
-        let switches = matches!(change, Change::Leaves { .. } | Change::Enters);
+        let switches = matches!(change, RunstateChange::Leaves { .. } | RunstateChange::Enters);
         self.current().switching = switches;
         match change {
-            Change::Leaves { runnable: true } => self.runnable(who, false),
+            RunstateChange::Leaves { runnable: true } => self.runnable(who, false),
             // Where the waking was lost, what follows says no more than that it happened.
-            Change::Wakes | Change::Enters => self.runnable(who, true),
+            RunstateChange::Wakes | RunstateChange::Enters => self.runnable(who, true),
             _ => {}
         }
     }

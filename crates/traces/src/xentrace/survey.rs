@@ -8,7 +8,7 @@ use super::event::{
     VMX_EXIT, WIDE,
 };
 use super::isa::Evidence;
-use super::owner::{Change, DomainVcpu, change};
+use super::owner::{DomainVcpu, RunstateChange, change};
 use super::record::Record;
 use super::records::{Item, Records};
 use crate::input::Failure;
@@ -63,7 +63,7 @@ impl Survey {
         match class(record.event) {
             RUNSTATES => {
                 self.runstates = true;
-                if let Some((who, Change::Enters)) = change(record) {
+                if let Some((who, RunstateChange::Enters)) = change(record) {
                     latest.began = record.ticks.map(|ticks| (who, ticks));
                 }
             }

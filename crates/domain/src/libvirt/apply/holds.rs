@@ -1,47 +1,49 @@
 //! Tests whether a definition already contains a change.
 
-use crate::{Backend, Change, Definition};
+use crate::{Backend, Definition, DefinitionChange};
 
-pub(super) fn holds(definition: &Definition, change: &Change) -> bool {
+pub(super) fn holds(definition: &Definition, change: &DefinitionChange) -> bool {
     let device = |position: usize| definition.devices.get(position);
     match change {
-        Change::Irqchip(wanted) => value(definition.machine.irqchip.as_ref()) == Some(wanted),
-        Change::PitTickPolicy(wanted) => value(definition.timers.pit.as_ref()) == Some(wanted),
-        Change::Hpet(wanted) => value(definition.timers.hpet.as_ref()) == Some(wanted),
-        Change::CpuModel(wanted) => value(definition.cpu.model.as_ref()) == Some(wanted),
-        Change::CpuFeature(name, wanted) => definition.cpu.feature(name) == Some(*wanted),
-        Change::HyperV(name, wanted) => {
+        DefinitionChange::Irqchip(wanted) => value(definition.machine.irqchip.as_ref()) == Some(wanted),
+        DefinitionChange::PitTickPolicy(wanted) => value(definition.timers.pit.as_ref()) == Some(wanted),
+        DefinitionChange::Hpet(wanted) => value(definition.timers.hpet.as_ref()) == Some(wanted),
+        DefinitionChange::CpuModel(wanted) => value(definition.cpu.model.as_ref()) == Some(wanted),
+        DefinitionChange::CpuFeature(name, wanted) => definition.cpu.feature(name) == Some(*wanted),
+        DefinitionChange::HyperV(name, wanted) => {
             let said = definition.cpu.hyperv.features.get(name).map(|set| set.value);
             said == Some(*wanted)
                 || !wanted && said.is_none() && definition.cpu.hyperv.passthrough.is_none()
                 || *wanted && said.is_none() && definition.cpu.hyperv.passthrough.is_some()
         }
-        Change::InterruptRemapping => definition.iommus.iter().any(|iommu| {
+        DefinitionChange::InterruptRemapping => definition.iommus.iter().any(|iommu| {
             iommu.model == "intel-iommu"
                 && value(iommu.interrupt_remapping.as_ref()) == Some(&true)
                 && value(iommu.extended_interrupt_mode.as_ref()) == Some(&true)
         }),
-        Change::SharedMemory => value(definition.shared_memory.as_ref()) == Some(&true),
-        Change::Reconnect { device: position } => {
+        DefinitionChange::SharedMemory => value(definition.shared_memory.as_ref()) == Some(&true),
+        DefinitionChange::Reconnect { device: position } => {
             device(*position).is_some_and(|device| device.reconnects == Some(true))
         }
-        Change::DeviceModel { device: position, model } => {
+        DefinitionChange::DeviceModel { device: position, model } => {
             device(*position).is_some_and(|device| device.model == *model)
         }
-        Change::Vhost { device: position, on } => device(*position).is_some_and(|device| {
+        DefinitionChange::Vhost { device: position, on } => device(*position).is_some_and(|device| {
             value(device.backend.as_ref()) == Some(if *on { &Backend::Vhost } else { &Backend::Vmm })
         }),
-        Change::Queues { device: position, queues } => {
+        DefinitionChange::Queues { device: position, queues } => {
             device(*position).is_some_and(|device| value(device.queues.as_ref()) == Some(queues))
         }
         // libvirt numbers its threads, so a thread with another name is accepted.
-        Change::IoThread { device: position, iothread } => device(*position).is_some_and(|device| {
-            let threads = &device.iothreads;
-            threads.iter().any(|thread| thread.value == *iothread)
-                || !threads.is_empty() && super::traffic::number(iothread).is_none()
-                || on_controller(definition, *position, iothread)
-        }),
-        Change::Aio { device: position, aio } => {
+        DefinitionChange::IoThread { device: position, iothread } => {
+            device(*position).is_some_and(|device| {
+                let threads = &device.iothreads;
+                threads.iter().any(|thread| thread.value == *iothread)
+                    || !threads.is_empty() && super::traffic::number(iothread).is_none()
+                    || on_controller(definition, *position, iothread)
+            })
+        }
+        DefinitionChange::Aio { device: position, aio } => {
             device(*position).is_some_and(|device| value(device.aio.as_ref()) == Some(aio))
         }
     }

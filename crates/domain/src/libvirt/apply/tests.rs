@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const DOMAIN: &str = include_str!("../../../tests/fixtures/libvirt/virt-install-debian.xml");
 
-fn applied(text: &str, changes: &[Change]) -> Edited {
+fn applied(text: &str, changes: &[DefinitionChange]) -> Edited {
     let edited = apply(&Text::new("a.xml", text), changes).unwrap();
     // The edits are the whole difference, in order and without overlaps.
     let mut whole = Vec::new();
@@ -21,7 +21,7 @@ fn applied(text: &str, changes: &[Change]) -> Edited {
 }
 
 /// The added lines, and the removed ones.
-fn difference(text: &str, change: Change) -> String {
+fn difference(text: &str, change: DefinitionChange) -> String {
     let edited = applied(text, &[change]);
     assert_eq!(edited.refused, [], "{text}");
     let new = String::from_utf8(edited.bytes).unwrap();
@@ -33,7 +33,7 @@ fn difference(text: &str, change: Change) -> String {
     told.join("\n")
 }
 
-fn refused(text: &str, change: Change) -> String {
+fn refused(text: &str, change: DefinitionChange) -> String {
     let edited = applied(text, &[change]);
     assert_eq!(String::from_utf8(edited.bytes).unwrap(), text);
     edited.refused[0].reason.clone()
@@ -45,44 +45,45 @@ fn domain(parts: &str) -> String {
 
 #[test]
 fn an_irqchip_is_split_by_one_line() {
-    assert_eq!(difference(DOMAIN, Change::Irqchip(Irqchip::Split)), "+<ioapic driver=\"qemu\"/>");
+    assert_eq!(difference(DOMAIN, DefinitionChange::Irqchip(Irqchip::Split)), "+<ioapic driver=\"qemu\"/>");
     let without = domain("  <os/>");
-    let edited = applied(&without, &[Change::Irqchip(Irqchip::Split)]);
+    let edited = applied(&without, &[DefinitionChange::Irqchip(Irqchip::Split)]);
     let expected = domain("  <os/>\n  <features>\n    <ioapic driver='qemu'/>\n  </features>");
     assert_eq!(String::from_utf8(edited.bytes).unwrap(), expected);
-    assert!(refused(DOMAIN, Change::Irqchip(Irqchip::UserSpace)).contains("kernel-irqchip=off"));
+    assert!(refused(DOMAIN, DefinitionChange::Irqchip(Irqchip::UserSpace)).contains("kernel-irqchip=off"));
     let tcg = DOMAIN.replace("type=\"kvm\"", "type=\"qemu\"");
-    assert!(refused(&tcg, Change::Irqchip(Irqchip::Split)).contains("type kvm"));
+    assert!(refused(&tcg, DefinitionChange::Irqchip(Irqchip::Split)).contains("type kvm"));
 }
 
 #[test]
 fn timers_are_changed_where_they_are() {
     assert_eq!(
-        difference(DOMAIN, Change::PitTickPolicy(TickPolicy::Discard)),
+        difference(DOMAIN, DefinitionChange::PitTickPolicy(TickPolicy::Discard)),
         "-<timer name=\"pit\" tickpolicy=\"delay\"/>\n+<timer name=\"pit\" tickpolicy=\"discard\"/>"
     );
     assert_eq!(
-        difference(&domain("  <clock offset='utc'/>"), Change::Hpet(false)),
+        difference(&domain("  <clock offset='utc'/>"), DefinitionChange::Hpet(false)),
         "-<clock offset='utc'/>\n+<clock offset='utc'>\n+<timer name='hpet' present='no'/>\n+</clock>"
     );
-    assert!(refused(DOMAIN, Change::PitTickPolicy(TickPolicy::CatchUp)).contains("nothing else"));
+    assert!(refused(DOMAIN, DefinitionChange::PitTickPolicy(TickPolicy::CatchUp)).contains("nothing else"));
 }
 
 #[test]
 fn a_cpu_changes_its_model_and_features() {
     let named =
         domain("  <cpu mode='custom' match='exact'>\n    <model fallback='allow'>EPYC</model>\n  </cpu>");
-    let host = String::from_utf8(applied(&named, &[Change::CpuModel(CpuModel::Host)]).bytes).unwrap();
+    let host =
+        String::from_utf8(applied(&named, &[DefinitionChange::CpuModel(CpuModel::Host)]).bytes).unwrap();
     assert_eq!(host, domain("  <cpu mode='host-passthrough' match='exact'>\n  </cpu>"));
-    let genoa = Change::CpuModel(CpuModel::Named("EPYC-Genoa".into()));
+    let genoa = DefinitionChange::CpuModel(CpuModel::Named("EPYC-Genoa".into()));
     assert_eq!(
         difference(&named, genoa),
         "-<model fallback='allow'>EPYC</model>\n+<model fallback='allow'>EPYC-Genoa</model>"
     );
-    let feature = Change::CpuFeature("x2apic".into(), FeatureState::On);
+    let feature = DefinitionChange::CpuFeature("x2apic".into(), FeatureState::On);
     assert_eq!(difference(&named, feature.clone()), "+<feature policy='require' name='x2apic'/>");
     assert!(refused(&domain("  <cpu/>"), feature).contains("no CPU model"));
-    let hidden = Change::CpuFeature("kvm".into(), FeatureState::Off);
+    let hidden = DefinitionChange::CpuFeature("kvm".into(), FeatureState::Off);
     assert_eq!(
         difference(&named, hidden),
         "+<features>\n+<kvm>\n+<hidden state='on'/>\n+</kvm>\n+</features>"
@@ -98,9 +99,9 @@ fn enlightenments_are_put_in_libvirts_order() {
     let edited = applied(
         &text,
         &[
-            Change::HyperV("synic".into(), true),
-            Change::HyperV("stimer-direct".into(), true),
-            Change::HyperV("avic".into(), true),
+            DefinitionChange::HyperV("synic".into(), true),
+            DefinitionChange::HyperV("stimer-direct".into(), true),
+            DefinitionChange::HyperV("avic".into(), true),
         ],
     );
     assert_eq!(edited.refused, []);
@@ -110,13 +111,15 @@ fn enlightenments_are_put_in_libvirts_order() {
     assert!(place("<relaxed") < place("<synic state='on'/>"));
     assert!(place("<synic") < place("<stimer state='on'>\n        <direct state='on'/>\n      </stimer>"));
     assert!(place("</stimer>") < place("<avic state='on'/>"));
-    assert!(refused(&text, Change::HyperV("syndbg".into(), true)).contains("no element"));
-    assert!(refused(&text, Change::HyperV("vendor-id".into(), true)).contains("which only you know"));
+    assert!(refused(&text, DefinitionChange::HyperV("syndbg".into(), true)).contains("no element"));
+    assert!(
+        refused(&text, DefinitionChange::HyperV("vendor-id".into(), true)).contains("which only you know")
+    );
 }
 
 #[test]
 fn what_libvirt_has_no_word_for_becomes_qemus_own_argument() {
-    let feature = |name: &str| Change::CpuFeature(name.into(), FeatureState::On);
+    let feature = |name: &str| DefinitionChange::CpuFeature(name.into(), FeatureState::On);
     let first = applied(DOMAIN, &[feature("kvm-msi-ext-dest-id")]);
     assert_eq!(first.refused, []);
     let text = String::from_utf8(first.bytes).unwrap();
@@ -140,23 +143,23 @@ fn arguments_that_win_over_a_change_are_named() {
     let arguments =
         "<q:commandline><q:arg value=\"-machine\"/><q:arg value=\"kernel-irqchip=on\"/></q:commandline>";
     let text = text.replace("</domain>\n", &format!("{arguments}\n</domain>\n"));
-    assert!(refused(&text, Change::Irqchip(Irqchip::Split)).contains("<qemu:commandline>"));
+    assert!(refused(&text, DefinitionChange::Irqchip(Irqchip::Split)).contains("<qemu:commandline>"));
     assert_eq!(
-        difference(&text, Change::Hpet(true)),
+        difference(&text, DefinitionChange::Hpet(true)),
         "-<timer name=\"hpet\" present=\"no\"/>\n+<timer name=\"hpet\" present=\"yes\"/>"
     );
 }
 
 #[test]
 fn interrupt_remapping_brings_what_it_needs() {
-    let told = difference(DOMAIN, Change::InterruptRemapping);
+    let told = difference(DOMAIN, DefinitionChange::InterruptRemapping);
     assert!(told.contains("+<ioapic driver=\"qemu\"/>"), "{told}");
     assert!(
         told.contains("+<iommu model=\"intel\">\n+<driver intremap=\"on\" caching_mode=\"on\" eim=\"on\"/>"),
         "{told}"
     );
     let old = DOMAIN.replace("pc-q35-7.2", "pc-i440fx-7.2");
-    assert!(refused(&old, Change::InterruptRemapping).contains("needs the machine q35"));
+    assert!(refused(&old, DefinitionChange::InterruptRemapping).contains("needs the machine q35"));
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn a_disk_moves_to_virtio_with_its_name_and_without_its_address() {
          </disk>\n    <disk type='file' device='disk'>\n      <target dev='vda' bus='virtio'/>\n    </disk>\n    \
          <disk type='file' device='cdrom'>\n      <target dev='hdb' bus='ide'/>\n    </disk>\n  </devices>",
     );
-    let model = |device, model: &str| Change::DeviceModel { device, model: model.into() };
+    let model = |device, model: &str| DefinitionChange::DeviceModel { device, model: model.into() };
     assert_eq!(
         difference(&text, model(0, "virtio-blk-pci")),
         "-<target dev='hda' bus='ide'/>\n-<address type='drive' controller='0'/>\n+<target dev='vdb' bus='virtio'/>"
@@ -193,16 +196,18 @@ fn network_interfaces_get_vhost_and_queues() {
          <model type='virtio'/>\n    </interface>\n    <interface type='user'>\n      <model type='virtio'/>\n    \
          </interface>\n    <interface type='bridge'>\n      <model type='e1000'/>\n    </interface>\n  </devices>",
     );
-    let on = |device| Change::Vhost { device, on: true };
+    let on = |device| DefinitionChange::Vhost { device, on: true };
     assert_eq!(difference(&text, on(0)), "+<driver name='vhost'/>");
     assert!(refused(&text, on(1)).contains("no tap device"));
     assert!(refused(&text, on(2)).contains("Change the model first"));
-    let queues = Change::Queues { device: 0, queues: 8 };
+    let queues = DefinitionChange::Queues { device: 0, queues: 8 };
     let both = applied(&text, &[on(0), queues.clone()]);
     assert!(String::from_utf8(both.bytes).unwrap().contains("<driver name='vhost' queues='8'/>"));
     assert!(both.notes[0].contains("More queues (8) than vCPUs (4)"));
-    assert!(refused(&text, Change::Queues { device: 2, queues: 4 }).contains("no queues to choose"));
-    let model = Change::DeviceModel { device: 2, model: "virtio-net-pci".into() };
+    assert!(
+        refused(&text, DefinitionChange::Queues { device: 2, queues: 4 }).contains("no queues to choose")
+    );
+    let model = DefinitionChange::DeviceModel { device: 2, model: "virtio-net-pci".into() };
     assert_eq!(difference(&text, model), "-<model type='e1000'/>");
 }
 
@@ -213,7 +218,7 @@ fn disks_get_threads_of_their_own() {
          <target dev='vda' bus='virtio'/>\n    </disk>\n    <disk type='file' device='disk'>\n      \
          <target dev='sda' bus='scsi'/>\n    </disk>\n    <controller type='scsi' model='virtio-scsi'/>\n  </devices>",
     );
-    let thread = |device, name: &str| Change::IoThread { device, iothread: name.into() };
+    let thread = |device, name: &str| DefinitionChange::IoThread { device, iothread: name.into() };
     let edited = applied(&text, &[thread(0, "iothread1"), thread(1, "disk1"), thread(2, "iothread2")]);
     assert_eq!(edited.refused, []);
     let new = String::from_utf8(edited.bytes).unwrap();
@@ -223,7 +228,7 @@ fn disks_get_threads_of_their_own() {
     let far = applied(&text, &[thread(0, "iothread7")]);
     let new = String::from_utf8(far.bytes).unwrap();
     assert!(new.contains("<iothreads>1</iothreads>\n  <iothreadids>\n    <iothread id='7'/>"), "{new}");
-    let aio = |device, aio: &str| Change::Aio { device, aio: aio.into() };
+    let aio = |device, aio: &str| DefinitionChange::Aio { device, aio: aio.into() };
     assert_eq!(
         difference(&text, aio(0, "native")),
         "-<driver name='qemu' type='raw'/>\n+<driver name='qemu' type='raw' cache='none' io='native'/>"
@@ -233,7 +238,7 @@ fn disks_get_threads_of_their_own() {
     assert_eq!(difference(&text, aio(1, "io_uring")), "+<driver name='qemu' io='io_uring'/>");
 }
 
-fn any_change() -> impl Strategy<Value = Change> {
+fn any_change() -> impl Strategy<Value = DefinitionChange> {
     let name = prop::sample::select(vec![
         "x2apic",
         "svm",
@@ -265,29 +270,29 @@ fn any_change() -> impl Strategy<Value = Change> {
     let device = 0_usize..24;
     prop_oneof![
         prop::sample::select(vec![Irqchip::Kernel, Irqchip::Split, Irqchip::UserSpace])
-            .prop_map(Change::Irqchip),
+            .prop_map(DefinitionChange::Irqchip),
         prop::sample::select(vec![TickPolicy::Delay, TickPolicy::Discard, TickPolicy::Merge])
-            .prop_map(Change::PitTickPolicy),
-        any::<bool>().prop_map(Change::Hpet),
+            .prop_map(DefinitionChange::PitTickPolicy),
+        any::<bool>().prop_map(DefinitionChange::Hpet),
         prop::sample::select(vec![
             CpuModel::Host,
             CpuModel::Maximum,
             CpuModel::HostModel,
             CpuModel::Named("EPYC".into())
         ])
-        .prop_map(Change::CpuModel),
-        (name, state).prop_map(|(name, state)| Change::CpuFeature(name.into(), state)),
-        (enlightenment, any::<bool>()).prop_map(|(name, on)| Change::HyperV(name.into(), on)),
-        Just(Change::InterruptRemapping),
+        .prop_map(DefinitionChange::CpuModel),
+        (name, state).prop_map(|(name, state)| DefinitionChange::CpuFeature(name.into(), state)),
+        (enlightenment, any::<bool>()).prop_map(|(name, on)| DefinitionChange::HyperV(name.into(), on)),
+        Just(DefinitionChange::InterruptRemapping),
         (device.clone(), model)
-            .prop_map(|(device, model)| Change::DeviceModel { device, model: model.into() }),
-        (device.clone(), any::<bool>()).prop_map(|(device, on)| Change::Vhost { device, on }),
-        (device.clone(), 1_u32..9).prop_map(|(device, queues)| Change::Queues { device, queues }),
+            .prop_map(|(device, model)| DefinitionChange::DeviceModel { device, model: model.into() }),
+        (device.clone(), any::<bool>()).prop_map(|(device, on)| DefinitionChange::Vhost { device, on }),
+        (device.clone(), 1_u32..9).prop_map(|(device, queues)| DefinitionChange::Queues { device, queues }),
         (device.clone(), 1_u32..4).prop_map(|(device, number)| {
-            Change::IoThread { device, iothread: format!("iothread{number}") }
+            DefinitionChange::IoThread { device, iothread: format!("iothread{number}") }
         }),
         (device, prop::sample::select(vec!["native", "io_uring", "threads"]))
-            .prop_map(|(device, aio)| Change::Aio { device, aio: aio.into() }),
+            .prop_map(|(device, aio)| DefinitionChange::Aio { device, aio: aio.into() }),
     ]
 }
 
@@ -312,7 +317,7 @@ proptest! {
         if first.refused.is_empty() {
             let second = apply(&new, &changes[..1]).unwrap();
             // A device's index may have changed; all else is found again.
-            if !matches!(changes[0], Change::DeviceModel { .. }) {
+            if !matches!(changes[0], DefinitionChange::DeviceModel { .. }) {
                 prop_assert_eq!(&second.edits, &[]);
                 let definition = crate::libvirt::read(&new, &NoFiles).unwrap();
                 prop_assert!(holds(&definition, &changes[0]), "{:?}", changes[0]);

@@ -11,7 +11,7 @@ pub(crate) struct WatchedDomains {
     root: Root,
     /// Numbers or names; all domains where there are none.
     names: Vec<String>,
-    /// Whether one of them has been seen to run.
+    /// True if one of them has been seen to run.
     seen: bool,
 }
 
@@ -23,7 +23,7 @@ impl WatchedDomains {
         watched
     }
 
-    /// Whether domains were asked for and seen, and none of them runs any more. It asks `xl`, which takes its time.
+    /// Tests whether domains were asked for and seen, and none of them runs any more. It asks `xl`, which takes its time.
     pub(crate) fn have_ended(&mut self) -> bool {
         if self.names.is_empty() {
             return false;

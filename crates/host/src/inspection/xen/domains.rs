@@ -63,7 +63,7 @@ impl XenDomain {
         })
     }
 
-    /// Whether it can run: it is not shut down (`s`), crashed (`c`) or dying (`d`), which are states of `xl list`
+    /// Tests whether it can run: it is not shut down (`s`), crashed (`c`) or dying (`d`), which are states of `xl list`
     /// (xl(1)) in which a domain can stay listed.
     #[must_use]
     pub fn is_alive(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The tables of a comparison.
 
-use conclusions::Change;
+use conclusions::RelativeChange;
 use conclusions::profile_comparison::{ComparedRow, Effect, Estimate, Figures};
 use maud::{Markup, html};
 
@@ -113,9 +113,9 @@ fn changes(compared: &Compared<'_>, of: Of<'_>) -> Vec<Column> {
     let change = rows(compared).map(|row| {
         let estimate = of(row);
         let value = estimate.map(|estimate| match estimate.change {
-            Change::Percent(percent) => percent,
-            Change::FromNothing => f64::MAX,
-            Change::StillNothing => 0.0,
+            RelativeChange::Percent(percent) => percent,
+            RelativeChange::FromNothing => f64::MAX,
+            RelativeChange::StillNothing => 0.0,
         });
         Cell::figure(&figures::change(estimate), value).class(tone(estimate, row.idle))
     });

@@ -1,6 +1,6 @@
 //! The page of `exitless iocm simulate`: the monitor's policy next to the best possible one, phase by phase.
 
-use iocm_monitor::simulator::{Outcome, PhaseOutcome};
+use iocm_monitor::simulator::{PhaseOutcome, Replayed};
 use maud::{Markup, html};
 
 use crate::format::{NONE, count, counted, share, time};
@@ -22,7 +22,7 @@ pub struct Moment {
 
 /// The outcome as one page that opens offline, follows the reader's dark mode, fits a phone and prints.
 /// `course` holds the moments of the replay in order.
-pub fn page(outcome: &Outcome, course: &[Moment]) -> String {
+pub fn page(outcome: &Replayed, course: &[Moment]) -> String {
     let sections = html! {
         (head(outcome))
         (over_time(outcome, course))
@@ -39,7 +39,7 @@ pub fn page(outcome: &Outcome, course: &[Moment]) -> String {
     styled("I/O cores that follow the load, simulated", &STYLES, &sections)
 }
 
-fn head(outcome: &Outcome) -> Markup {
+fn head(outcome: &Replayed) -> Markup {
     let worst = outcome.phases.iter().map(PhaseOutcome::of_best).fold(f64::INFINITY, f64::min);
     html! {
         header {
@@ -62,7 +62,7 @@ fn head(outcome: &Outcome) -> Markup {
     }
 }
 
-fn over_time(outcome: &Outcome, course: &[Moment]) -> Markup {
+fn over_time(outcome: &Replayed, course: &[Moment]) -> Markup {
     let all: f64 = outcome.phases.iter().map(|phase| phase.seconds).sum();
     if course.is_empty() || all <= 0.0 {
         return html! {};
@@ -114,7 +114,7 @@ fn over_time(outcome: &Outcome, course: &[Moment]) -> Markup {
     }
 }
 
-fn by_phase(outcome: &Outcome) -> Markup {
+fn by_phase(outcome: &Replayed) -> Markup {
     /// The most that are drawn; the table has all.
     const DRAWN: usize = 30;
     let arms = ["the monitor", "the same, settled", "the best number", "a thread for each device"]
@@ -144,7 +144,7 @@ fn by_phase(outcome: &Outcome) -> Markup {
     }
 }
 
-fn table(outcome: &Outcome) -> Markup {
+fn table(outcome: &Replayed) -> Markup {
     const NAMES: [&str; 10] = [
         "phase",
         "lasts",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iocm_monitor::simulator::{Outcome, PhaseOutcome};
+use iocm_monitor::simulator::{PhaseOutcome, Replayed};
 
 use crate::format::{NONE, count, share, time};
 use crate::terminal::NARROWEST;
@@ -14,7 +14,7 @@ use crate::text::printable;
 /// No line is wider than `width` columns if `width` is at least 80; less important columns are left out for
 /// that. Without `colour` it has no escape sequences.
 #[must_use]
-pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
+pub fn terminal(outcome: &Replayed, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = format!(
         "{}, {}, a decision every {}. Served of what was offered:\n\n",
@@ -40,7 +40,7 @@ pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
     text
 }
 
-fn phases(outcome: &Outcome) -> Vec<Column> {
+fn phases(outcome: &Replayed) -> Vec<Column> {
     let all = &outcome.phases;
     let of = |figure: &dyn Fn(&PhaseOutcome) -> String| all.iter().map(figure).collect::<Vec<_>>();
     let part = |value: f64| share(value * 100.0);

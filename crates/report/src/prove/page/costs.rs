@@ -1,7 +1,7 @@
 //! The cost of each operation, with its interval drawn next to the figures.
 
 use prove::Difference;
-use prove::{ArmPair, Cost, Effect, MeasureOutcome, Outcome, charged_switch, emulated_cycles};
+use prove::{ArmPair, Cost, Effect, MeasureOutcome, Proof, charged_switch, emulated_cycles};
 use stats::Interval;
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::page::axis::percent;
 use crate::prove::words;
 use crate::text;
 
-pub(crate) fn render(outcome: &Outcome) -> Markup {
+pub(crate) fn render(outcome: &Proof) -> Markup {
     let both = words::only_arm(&outcome.arms).is_none();
     html! {
         section {
@@ -38,7 +38,7 @@ pub(crate) fn render(outcome: &Outcome) -> Markup {
 }
 
 /// The change of each measure at each cost of a switch, as lines with a table below.
-pub(crate) fn over_costs(outcome: &Outcome) -> Markup {
+pub(crate) fn over_costs(outcome: &Proof) -> Markup {
     let rows: Vec<(Measure, Vec<(u32, f64)>)> = outcome
         .measures
         .iter()
@@ -123,7 +123,7 @@ fn curve(rows: &[(Measure, Vec<(u32, f64)>)], costs: &BTreeSet<u32>) -> Markup {
     }
 }
 
-fn compared(outcome: &Outcome) -> Markup {
+fn compared(outcome: &Proof) -> Markup {
     let span = span(&outcome.measures);
     html! {
         table {
@@ -164,7 +164,7 @@ fn compared(outcome: &Outcome) -> Markup {
     }
 }
 
-fn alone(outcome: &Outcome) -> Markup {
+fn alone(outcome: &Proof) -> Markup {
     html! {
         table {
             thead {

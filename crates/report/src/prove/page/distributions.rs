@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use probe::run::Arm;
-use prove::{Cost, MeasureOutcome, Outcome, Recording};
+use prove::{Cost, MeasureOutcome, Proof, Recording};
 
 use super::legend::{arms, legend};
 use crate::format;
@@ -18,7 +18,7 @@ const FEWEST_BINS: usize = 12;
 /// samples.
 const STEPS_PER_BIN: f64 = 4.0;
 
-pub(crate) fn render(outcome: &Outcome, recording: &Recording) -> Markup {
+pub(crate) fn render(outcome: &Proof, recording: &Recording) -> Markup {
     html! {
         section {
             h2 { "How the samples are spread" }
@@ -37,7 +37,7 @@ pub(crate) fn render(outcome: &Outcome, recording: &Recording) -> Markup {
     }
 }
 
-fn multiple(outcome: &Outcome, recording: &Recording, row: &MeasureOutcome) -> Markup {
+fn multiple(outcome: &Proof, recording: &Recording, row: &MeasureOutcome) -> Markup {
     let lanes: Vec<(Arm, Cost)> =
         arms(outcome).into_iter().filter_map(|arm| Some((arm, (*row.cost.of(arm))?))).collect();
     let low = lanes.iter().map(|(_, cost)| cost.pooled.minimum as f64).fold(f64::INFINITY, f64::min);

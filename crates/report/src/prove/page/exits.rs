@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use probe::run::Arm;
-use prove::{Outcome, ReasonRow};
+use prove::{Proof, ReasonRow};
 
 use super::legend::{arms, legend};
 use crate::format::{self, counted};
@@ -20,7 +20,7 @@ const LABEL: u32 = 18;
 const GAP: u32 = 12;
 const PER: f64 = 1000.0;
 
-pub(crate) fn render(outcome: &Outcome) -> Markup {
+pub(crate) fn render(outcome: &Proof) -> Markup {
     let totals = &outcome.exits;
     let lost = totals.lost.off + totals.lost.on;
     html! {
@@ -44,7 +44,7 @@ pub(crate) fn render(outcome: &Outcome) -> Markup {
 }
 
 /// Bars need a zero, so the axis is linear; bars that are too short to see still have their figures.
-fn bars(outcome: &Outcome) -> Markup {
+fn bars(outcome: &Proof) -> Markup {
     let arms = arms(outcome);
     let drawn = &outcome.exits.reasons[..outcome.exits.reasons.len().min(MOST_DRAWN)];
     let rate = |row: &ReasonRow, arm: Arm| row.per_operation.of(arm).unwrap_or(0.0) * PER;
@@ -88,7 +88,7 @@ fn value(rate: f64) -> String {
     if rate == 0.0 || rate >= 10.0 { format::cycles(rate) } else { format!("{rate:.1}") }
 }
 
-fn figures(outcome: &Outcome) -> Markup {
+fn figures(outcome: &Proof) -> Markup {
     let arms = arms(outcome);
     let both = arms.len() == 2;
     let totals = &outcome.exits;
@@ -150,7 +150,7 @@ fn figures(outcome: &Outcome) -> Markup {
     }
 }
 
-fn by_operation(outcome: &Outcome) -> Markup {
+fn by_operation(outcome: &Proof) -> Markup {
     let arms = arms(outcome);
     let rows = || outcome.measures.iter().filter(|row| !row.exits.reasons.is_empty());
     html! {
@@ -187,7 +187,7 @@ fn by_operation(outcome: &Outcome) -> Markup {
 }
 
 /// The change without the unit, which is in the column's title.
-fn change(change: Option<conclusions::Change>) -> String {
+fn change(change: Option<conclusions::RelativeChange>) -> String {
     format::change(change).trim_end_matches(" %").to_owned()
 }
 

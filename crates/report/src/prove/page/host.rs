@@ -2,12 +2,12 @@
 
 use host::Fingerprint;
 use maud::{Markup, html};
-use prove::Outcome;
+use prove::Proof;
 
 use crate::format::counted;
 use crate::page::table;
 
-pub(crate) fn render(outcome: &Outcome) -> Markup {
+pub(crate) fn render(outcome: &Proof) -> Markup {
     let fingerprint = &outcome.fingerprint;
     // Compared with an empty fingerprint, every known field differs.
     let facts = Fingerprint::default().differences(fingerprint);

@@ -2,12 +2,12 @@
 
 use maud::{Markup, html};
 use probe::run::Arm;
-use prove::Outcome;
+use prove::Proof;
 
 use crate::prove::words;
 
 /// The available arms, in the order of the tables.
-pub(crate) fn arms(outcome: &Outcome) -> Vec<Arm> {
+pub(crate) fn arms(outcome: &Proof) -> Vec<Arm> {
     match words::only_arm(&outcome.arms) {
         None => vec![Arm::Off, Arm::On],
         Some(arm) => vec![arm],
@@ -15,7 +15,7 @@ pub(crate) fn arms(outcome: &Outcome) -> Vec<Arm> {
 }
 
 /// The legend of colours and shapes of the arms.
-pub(crate) fn legend(outcome: &Outcome) -> Markup {
+pub(crate) fn legend(outcome: &Proof) -> Markup {
     html! {
         p.legend {
             @for arm in arms(outcome) {

@@ -1,12 +1,12 @@
 //! The method of the figures, and how to read them.
 
 use maud::{Markup, html};
-use prove::Outcome;
+use prove::Proof;
 
 use crate::format::{self, counted};
 use crate::prove::words;
 
-pub(crate) fn render(outcome: &Outcome) -> Markup {
+pub(crate) fn render(outcome: &Proof) -> Markup {
     let plan = &outcome.plan;
     let both = words::only_arm(&outcome.arms).is_none();
     html! {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use probe::measure::Measure;
 use probe::run::Arm;
-use prove::{Outcome, Recording};
+use prove::{Proof, Recording};
 use stats::quantile;
 
 use super::legend::{legend, mark};
@@ -24,7 +24,7 @@ struct Point {
     median: f64,
 }
 
-pub(crate) fn render(outcome: &Outcome, recording: &Recording) -> Markup {
+pub(crate) fn render(outcome: &Proof, recording: &Recording) -> Markup {
     html! {
         section {
             h2 { "The runs in order of time" }

@@ -2,14 +2,14 @@
 
 use host::Fingerprint;
 use maud::{Markup, html};
-use prove::{Judgement, Outcome};
+use prove::{Judgement, Proof};
 
 use crate::format::{self, counted};
 use crate::page::eyebrow::{machine, when};
 use crate::prove::words;
 use crate::text;
 
-pub(crate) fn render(outcome: &Outcome) -> Markup {
+pub(crate) fn render(outcome: &Proof) -> Markup {
     html! {
         header {
             p.eyebrow { "What interrupt virtualization is worth on this host" }
@@ -40,7 +40,7 @@ fn tone(judgement: Judgement) -> &'static str {
     }
 }
 
-fn tiles(outcome: &Outcome) -> Markup {
+fn tiles(outcome: &Proof) -> Markup {
     let headline = outcome.measures.iter().find(|row| Some(row.measure) == outcome.headline);
     let headline = headline.and_then(|row| Some((row.measure, row.difference?)));
     let eoi = &outcome.evidence.exits_per_eoi;

@@ -3,7 +3,7 @@
 mod ab;
 mod wrk;
 
-use load::Outcome;
+use load::LoadResult;
 
 use super::{Generator, Http};
 use crate::Metric;
@@ -29,8 +29,8 @@ pub(super) fn requests(http: &Http, text: &Text<'_>) -> Result<f64, NotUnderstoo
     }
 }
 
-fn outcome(text: &Text<'_>) -> Result<Outcome, NotUnderstood> {
-    Outcome::read(text.stdout())
+fn outcome(text: &Text<'_>) -> Result<LoadResult, NotUnderstood> {
+    LoadResult::read(text.stdout())
         .map_err(|error| text.not_understood(format!("the JSON of `exitless load` ({error})"), text.stdout()))
 }
 
