@@ -1,7 +1,13 @@
 //! The counters of queues and workers.
 
+mod stopwatch;
+mod times;
+
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use stopwatch::Stopwatch;
+pub use times::Times;
 
 /// A counter that one thread adds to and others read.
 #[derive(Debug, Default)]
@@ -78,10 +84,10 @@ impl Moves {
 }
 
 macro_rules! counters {
-    ($(#[$about:meta])* $live:ident, $read:ident { $($(#[doc = $doc:literal])* $name:ident,)* }) => {
+    ($(#[$about:meta])* $live:ident, $read:ident { $($(#[doc = $doc:literal])* $name:ident: $kind:ident,)* }) => {
         $(#[$about])*
         #[derive(Debug, Default)]
-        pub struct $live { $($(#[doc = $doc])* pub $name: Count,)* }
+        pub struct $live { $($(#[doc = $doc])* pub $name: $kind,)* }
 
         $(#[$about])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -114,33 +120,41 @@ counters! {
     /// The counters of a queue.
     QueueCounters, QueueFigures {
         /// Requests (packets) that were given back to the guest.
-        requests,
+        requests: Count,
         /// Bytes of data in them.
-        bytes,
+        bytes: Count,
         /// Requests that were answered with an error.
-        errors,
+        errors: Count,
         /// Packets that were dropped because there was no room for them.
-        dropped,
+        dropped: Count,
         /// Packets that were dropped because they are larger than the other side takes.
-        too_large,
+        too_large: Count,
         /// Kicks that came.
-        kicks,
+        kicks: Count,
+        /// Times that the driver was asked to kick with its next request.
+        kicks_asked: Count,
         /// Requests that were found without a kick for them.
-        kicks_saved,
+        kicks_saved: Count,
         /// Calls that were made: interrupts of the guest.
-        calls,
+        calls: Count,
         /// Times that requests were given back for which the guest wanted no call.
-        calls_saved,
+        calls_saved: Count,
         /// Times that the queue was polled and had something.
-        polls_full,
+        polls_full: Count,
         /// Times that the queue was polled and had nothing.
-        polls_empty,
+        polls_empty: Count,
         /// Ticks of the TSC spent on its requests.
-        useful_ticks,
+        useful_ticks: Count,
+        /// Ticks of the TSC in which its driver was told not to kick: it was served, polled, or its worker napped.
+        unkicked_ticks: Stopwatch,
+        /// Those of them in which its worker napped, or slept until a limit allowed more.
+        napped_ticks: Count,
+        /// Ticks of the TSC in which it was left to its kicks.
+        slept_ticks: Stopwatch,
         /// Nanoseconds in which requests waited while its worker served others.
-        stuck_ns,
+        stuck_ns: Count,
         /// Requests that are with the host's kernel now.
-        in_flight,
+        in_flight: Count,
     }
 }
 
@@ -148,17 +162,21 @@ counters! {
     /// The counters of a worker.
     WorkerCounters, WorkerFigures {
         /// Times that it looked at its queues.
-        sweeps,
+        sweeps: Count,
         /// Times that it slept until an event.
-        sleeps,
+        sleeps: Count,
         /// Times that it slept for a set time between two sweeps.
-        naps,
+        naps: Count,
         /// Ticks of the TSC spent on requests.
-        useful_ticks,
+        useful_ticks: Count,
         /// Ticks of the TSC in which it was awake.
-        awake_ticks,
+        awake_ticks: Stopwatch,
+        /// Ticks of the TSC in which it slept for a set time.
+        napped_ticks: Count,
+        /// Ticks of the TSC in which it slept until an event.
+        slept_ticks: Stopwatch,
         /// Queues that it serves.
-        queues,
+        queues: Count,
     }
 }
 

@@ -71,9 +71,13 @@ pub(crate) enum Command {
     ///
     /// Exit status: as for `iocm ls`.
     Move(ask::MoveArguments),
-    /// Show the rates of I/O workers and devices repeatedly.
+    /// Show the rates of I/O workers, devices and queues repeatedly.
+    ///
+    /// Of each queue: the time in which its requests were served, polled for, or waited for by naps and by kicks, and the
+    /// kicks that were asked for and came.
     ///
     /// Exit status: as for `iocm ls`; 125 also when the daemon ends.
+    #[command(visible_alias = "top")]
     Watch(ask::WatchArguments),
     /// Let I/O cores follow the load: add, remove and balance I/O workers, or place the kernel's vhost
     /// threads.

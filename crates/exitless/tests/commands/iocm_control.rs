@@ -103,7 +103,11 @@ fn commands_look_at_the_daemon_and_change_it() {
     let rates: Vec<serde_json::Value> =
         rates.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((rates.len(), &rates[1]["devices"][0]["requests_per_second"]), (2, &0.0.into()));
-    let table = served.told(&["watch", "--every", "20ms", "--count", "1"]);
+    assert_eq!(
+        (&rates[1]["queues"][0]["queue"], &rates[1]["queues"][0]["state"]),
+        (&"vq.0.0".into(), &"idle".into())
+    );
+    let table = served.told(&["top", "--every", "20ms", "--count", "1"]);
     assert!(table.contains("w.1") && table.lines().all(|line| line.chars().count() <= 100), "{table}");
     served.told(&["remove", "w.0"]);
     for (arguments, status, word) in [

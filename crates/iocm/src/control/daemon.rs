@@ -12,6 +12,7 @@ use crate::endpoint::{Endpoint, EndpointError};
 use crate::pool::PoolError;
 use crate::queue::{DEFAULT_WEIGHT, Queue};
 use crate::session::BackendQueue;
+use crate::statistics::Times;
 use crate::worker::{Polling, WorkerError};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -50,6 +51,7 @@ impl FactSource for Daemon {
             awake,
             queues,
             figures,
+            times: Times::of_worker(&figures, self.loads.ticks_per_second()),
         })
     }
 
@@ -99,6 +101,7 @@ impl Daemon {
         let still_there = |number: &u32| self.pool().worker(*number).is_ok();
         let weight = queue.weight.load(Ordering::Relaxed);
         let moves = &queue.state.moves;
+        let figures = queue.state.counters.read();
         QueueFacts {
             name,
             worker: now.or(wanted.filter(still_there)),
@@ -106,7 +109,8 @@ impl Daemon {
             broken: queue.state.broken.load(Ordering::Relaxed),
             weight: if weight == 0 { DEFAULT_WEIGHT } else { weight },
             polled: queue.polled.load(Ordering::Relaxed),
-            figures: queue.state.counters.read(),
+            figures,
+            times: Times::of_queue(&figures, self.loads.ticks_per_second()),
             delays: queue.state.delays.counts(),
             moves: [moves.count.get(), moves.last_pause_ns.get(), moves.longest_pause_ns.get()],
         }

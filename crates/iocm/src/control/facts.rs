@@ -4,7 +4,7 @@ use super::error::ControlError;
 use super::object::{Object, QueueName};
 use crate::config::{DeviceConfig, PollingConfig, WorkerConfig};
 use crate::endpoint::Peer;
-use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
+use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use crate::worker::Polling;
 
 /// The source of all that is read: a daemon, or one made up for a test.
@@ -69,6 +69,8 @@ pub struct WorkerFacts {
     pub queues: Vec<QueueName>,
     /// Its counters.
     pub figures: WorkerFigures,
+    /// Its time.
+    pub times: Times,
 }
 
 /// The readable state of a device.
@@ -111,6 +113,8 @@ pub struct QueueFacts {
     pub polled: bool,
     /// Its counters.
     pub figures: QueueFigures,
+    /// Its time.
+    pub times: Times,
     /// Requests by their delay until they were taken: element n counts those from 2^n up to, not
     /// including, 2^(n+1) nanoseconds.
     pub delays: [u64; BUCKETS],

@@ -13,6 +13,8 @@ pub struct Rates {
     pub workers: Vec<WorkerRates>,
     /// The rates of each device.
     pub devices: Vec<DeviceRates>,
+    /// The rates of each queue.
+    pub queues: Vec<QueueRates>,
 }
 
 /// The rates of a worker, `None` where the first sample does not have it.
@@ -28,6 +30,12 @@ pub struct WorkerRates {
     pub load_percent: Option<f64>,
     /// Share of the time awake, percent.
     pub awake_percent: Option<f64>,
+    /// Share of the time awake without requests, percent: looking for them, and handling completions.
+    pub polled_percent: Option<f64>,
+    /// Share of the time in naps, percent.
+    pub napped_percent: Option<f64>,
+    /// Share of the time asleep until an event, percent.
+    pub slept_percent: Option<f64>,
     /// Times a second that it slept.
     pub sleeps_per_second: Option<f64>,
     /// Times a second that it napped.
@@ -59,36 +67,69 @@ pub struct DeviceRates {
     pub in_flight: u64,
 }
 
+/// The rates of a queue, `None` where the first sample does not have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QueueRates {
+    /// `vq.0.0`.
+    pub queue: String,
+    /// The device that it belongs to.
+    pub device: String,
+    /// Its state: `idle`, `served`, `broken`.
+    pub state: String,
+    /// The worker that serves it; empty for none.
+    pub worker: String,
+    /// Requests a second.
+    pub requests_per_second: Option<f64>,
+    /// Share of the time in its turns that found requests, percent.
+    pub worked_percent: Option<f64>,
+    /// Share of the time in which its worker looked for its requests without a kick, percent.
+    pub polled_percent: Option<f64>,
+    /// Share of the time in which its worker napped, percent.
+    pub napped_percent: Option<f64>,
+    /// Share of the time in which it was left to its kicks, percent.
+    pub slept_percent: Option<f64>,
+    /// Times a second that its driver was asked for a kick.
+    pub kicks_asked_per_second: Option<f64>,
+    /// Kicks a second.
+    pub kicks_per_second: Option<f64>,
+    /// Requests a second that were found without a kick for them.
+    pub kicks_saved_per_second: Option<f64>,
+    /// Calls a second.
+    pub calls_per_second: Option<f64>,
+    /// Times a second that its driver wanted no call.
+    pub calls_saved_per_second: Option<f64>,
+}
+
 impl Rates {
     /// Computes the rates between two samples of the whole tree.
     #[must_use]
     pub fn between(before: &Sample, now: &Sample) -> Self {
         let seconds = now.time_ns.saturating_sub(before.time_ns) as f64 / 1e9;
-        let ticks = now.value["ticks_per_second"].as_f64().unwrap_or(0.0) * seconds;
         let of = |collection: &str| {
             let mut names: Vec<&String> =
                 now.value[collection].as_object().map_or_else(Vec::new, |all| all.keys().collect());
-            names.sort_by_key(|name| number(name));
+            names.sort_by_key(|name| numbers(name));
             names
         };
         let between = |collection: &'static str, name: &str| Pair {
             before: &before.value[collection][name],
             now: &now.value[collection][name],
             seconds,
+            ticks_per_second: now.value["ticks_per_second"].as_f64().unwrap_or(0.0),
         };
         let workers = of("workers").into_iter().map(|name| {
             let pair = between("workers", name);
-            let share = |counter: &str| {
-                pair.change(counter).filter(|_| ticks > 0.0).map(|change| (change * 100.0 / ticks).min(100.0))
-            };
             WorkerRates {
                 worker: name.clone(),
                 cpu: text(&pair.now["cpu"]),
                 queues: pair.now["queues"].as_array().map_or(0, |queues| queues.len() as u64),
-                load_percent: share("useful_ticks"),
-                awake_percent: share("awake_ticks"),
-                sleeps_per_second: pair.rate("sleeps"),
-                naps_per_second: pair.rate("naps"),
+                load_percent: pair.share("/statistics/useful_ticks"),
+                awake_percent: pair.share("/statistics/awake_ticks"),
+                polled_percent: pair.percent("/time/polled_ns"),
+                napped_percent: pair.percent("/time/napped_ns"),
+                slept_percent: pair.percent("/time/slept_ns"),
+                sleeps_per_second: pair.rate("/statistics/sleeps"),
+                naps_per_second: pair.rate("/statistics/naps"),
             }
         });
         let devices = of("devices").into_iter().map(|name| {
@@ -100,14 +141,33 @@ impl Rates {
                 vm: text(&pair.now["vm"]),
                 state: text(&pair.now["state"]),
                 workers: workers.map(text).collect(),
-                requests_per_second: pair.rate("requests"),
-                bytes_per_second: pair.rate("bytes"),
-                kicks_per_second: pair.rate("kicks"),
-                calls_per_second: pair.rate("calls"),
+                requests_per_second: pair.rate("/statistics/requests"),
+                bytes_per_second: pair.rate("/statistics/bytes"),
+                kicks_per_second: pair.rate("/statistics/kicks"),
+                calls_per_second: pair.rate("/statistics/calls"),
                 in_flight: pair.now["statistics"]["in_flight"].as_u64().unwrap_or(0),
             }
         });
-        Self { seconds, workers: workers.collect(), devices: devices.collect() }
+        let queues = of("queues").into_iter().map(|name| {
+            let pair = between("queues", name);
+            QueueRates {
+                queue: name.clone(),
+                device: text(&pair.now["device"]),
+                state: text(&pair.now["state"]),
+                worker: text(&pair.now["worker"]),
+                requests_per_second: pair.rate("/requests"),
+                worked_percent: pair.percent("/time/worked_ns"),
+                polled_percent: pair.percent("/time/polled_ns"),
+                napped_percent: pair.percent("/time/napped_ns"),
+                slept_percent: pair.percent("/time/slept_ns"),
+                kicks_asked_per_second: pair.rate("/kicks_asked"),
+                kicks_per_second: pair.rate("/kicks"),
+                kicks_saved_per_second: pair.rate("/kicks_saved"),
+                calls_per_second: pair.rate("/calls"),
+                calls_saved_per_second: pair.rate("/calls_saved"),
+            }
+        });
+        Self { seconds, workers: workers.collect(), devices: devices.collect(), queues: queues.collect() }
     }
 }
 
@@ -116,12 +176,28 @@ struct Pair<'a> {
     before: &'a Json,
     now: &'a Json,
     seconds: f64,
+    ticks_per_second: f64,
 }
 
 impl Pair<'_> {
+    /// The change of a counter, which has its path as a JSON pointer.
     fn change(&self, counter: &str) -> Option<f64> {
-        let of = |object: &Json| object["statistics"][counter].as_u64();
+        let of = |object: &Json| object.pointer(counter)?.as_u64();
         Some(of(self.now)?.checked_sub(of(self.before)?)? as f64)
+    }
+
+    /// The share of the time of a counter in ticks of the TSC.
+    fn share(&self, counter: &str) -> Option<f64> {
+        let ticks = self.ticks_per_second * self.seconds;
+        self.change(counter).filter(|_| ticks > 0.0).map(|change| (change * 100.0 / ticks).min(100.0))
+    }
+
+    /// The share of a time in nanoseconds. It may come out lower than it was before by the little that a reader of several
+    /// counters missed.
+    fn percent(&self, time: &str) -> Option<f64> {
+        let of = |object: &Json| object.pointer(time)?.as_u64();
+        let change = of(self.now)?.saturating_sub(of(self.before)?) as f64;
+        (self.seconds > 0.0).then(|| (change / self.seconds / 1e7).min(100.0))
     }
 
     fn rate(&self, counter: &str) -> Option<f64> {
@@ -133,9 +209,10 @@ fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The number in `w.12`, by which names are sorted.
-fn number(name: &str) -> u64 {
-    name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
+/// The numbers in `w.12` and `vq.0.3`, by which names are sorted; those without come last.
+fn numbers(name: &str) -> Vec<u64> {
+    let (_, numbers) = name.split_once('.').unwrap_or_default();
+    numbers.split('.').map(|number| number.parse().unwrap_or(u64::MAX)).collect()
 }
 
 #[cfg(test)]
@@ -157,6 +234,10 @@ mod tests {
                 "name": "web", "vm": "guest", "state": "connected", "worker": ["w.2"],
                 "statistics": { "requests": requests, "bytes": 4096 * requests, "in_flight": 3 },
             } },
+            "queues": { "vq.0.10": {}, "vq.0.9": {
+                "device": "d.0", "state": "served", "worker": "w.2", "requests": requests, "kicks": requests / 10,
+                "time": { "worked_ns": 1000 * useful, "polled_ns": 500_u64.saturating_sub(useful / 1000), "slept_ns": time_ns },
+            } },
         });
         Sample { time_ns, value }
     }
@@ -171,6 +252,14 @@ mod tests {
         let device = &rates.devices[0];
         assert_eq!((device.requests_per_second, device.bytes_per_second), (Some(2500.0), Some(10_240_000.0)));
         assert_eq!((device.kicks_per_second, device.in_flight), (None, 3));
+        let [nine, ten] = &rates.queues[..] else { panic!("{:?}", rates.queues) };
+        assert_eq!((nine.queue.as_str(), ten.queue.as_str()), ("vq.0.9", "vq.0.10"));
+        assert_eq!(
+            (nine.worked_percent, nine.slept_percent, nine.napped_percent),
+            (Some(25.0), Some(100.0), None)
+        );
+        assert_eq!(nine.polled_percent, Some(0.0), "a time that a reader found shorter has not lasted");
+        assert_eq!((nine.requests_per_second, nine.kicks_per_second), (Some(2500.0), Some(250.0)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The counters of a daemon, as a report.
 
 use super::Daemon;
-use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
+use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use serde::Serialize;
 use std::sync::PoisonError;
 
@@ -29,6 +29,9 @@ pub struct WorkerReport {
     /// Its counters.
     #[serde(flatten)]
     pub figures: WorkerFigures,
+    /// Its time.
+    #[serde(flatten)]
+    pub times: Times,
 }
 
 /// The counters of a device.
@@ -54,6 +57,9 @@ pub struct QueueReport {
     /// Its counters.
     #[serde(flatten)]
     pub figures: QueueFigures,
+    /// Its time.
+    #[serde(flatten)]
+    pub times: Times,
     /// Requests by their delay until they were taken: element n counts those from 2^n up to, not
     /// including, 2^(n+1) nanoseconds.
     pub delays: Vec<u64>,
@@ -63,10 +69,15 @@ impl Daemon {
     /// The counters since the daemon's start.
     #[must_use]
     pub fn figures(&self) -> DaemonFigures {
-        let workers = self.pool.workers().into_iter().map(|worker| WorkerReport {
-            worker: worker.number(),
-            thread: worker.thread_id(),
-            figures: worker.counters().read(),
+        let ticks_per_second = self.loads.ticks_per_second();
+        let workers = self.pool.workers().into_iter().map(|worker| {
+            let figures = worker.counters().read();
+            WorkerReport {
+                worker: worker.number(),
+                thread: worker.thread_id(),
+                figures,
+                times: Times::of_worker(&figures, ticks_per_second),
+            }
         });
         let devices = self.endpoints().into_iter().map(|endpoint| DeviceReport {
             name: endpoint.config.name.clone(),
@@ -83,10 +94,12 @@ impl Daemon {
                     let used =
                         (0..BUCKETS).rev().find(|bucket| delays[*bucket] > 0).map_or(0, |bucket| bucket + 1);
                     delays.truncate(used);
+                    let figures = served.state.counters.read();
                     QueueReport {
                         queue,
                         worker: key.and_then(|key| self.pool.worker_of(key)),
-                        figures: served.state.counters.read(),
+                        figures,
+                        times: Times::of_queue(&figures, ticks_per_second),
                         delays,
                     }
                 })

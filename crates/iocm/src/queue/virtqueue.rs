@@ -308,6 +308,7 @@ impl Virtqueue {
     /// Enables kicks. `true` if a request is available already.
     #[inline]
     pub(crate) fn enable_kicks(&mut self) -> bool {
+        self.state.counters.kicks_asked.add(1);
         self.broken.is_none() && (self.ring.enable_kicks() || !self.again.is_empty())
     }
 

@@ -6,7 +6,7 @@ use crate::control::{
     WorkerFacts,
 };
 use crate::endpoint::Peer;
-use crate::statistics::{BUCKETS, QueueFigures, WorkerFigures};
+use crate::statistics::{BUCKETS, QueueFigures, Times, WorkerFigures};
 use crate::worker::Polling;
 use std::cell::RefCell;
 
@@ -21,6 +21,7 @@ pub fn queue_facts(name: QueueName) -> QueueFacts {
         weight: 100,
         polled: false,
         figures: QueueFigures { requests: 10, bytes: 4096, ..QueueFigures::default() },
+        times: Times { worked_ns: 1, polled_ns: 2, napped_ns: 3, slept_ns: 4 },
         delays: [0; BUCKETS],
         moves: [2, 3000, 5000],
     }
@@ -58,6 +59,7 @@ impl FactSource for MadeUpDaemon {
             awake: 50.0,
             queues: vec![QueueName { device: 1, queue: 0 }],
             figures: WorkerFigures { sweeps: 9, ..WorkerFigures::default() },
+            times: Times { worked_ns: 5, polled_ns: 6, napped_ns: 7, slept_ns: 8 },
         })
     }
 

@@ -32,8 +32,9 @@ pub(super) struct QueueEntry {
 }
 
 impl QueueEntry {
-    /// An entry that is polled first.
-    pub(super) fn new(queue: Queue, now: u64) -> Self {
+    /// An entry that is polled first, at `now` in nanoseconds and in ticks.
+    pub(super) fn new(queue: Queue, now: u64, ticks: u64) -> Self {
+        queue.state().counters.unkicked_ticks.start(ticks);
         Self {
             waiting: queue.has_waiting(),
             queue,
@@ -54,10 +55,21 @@ impl QueueEntry {
         self.starved_since.is_some()
     }
 
-    /// Disables kicks and polls it in every sweep from now on.
-    pub(super) fn start_polling(&mut self) {
+    /// The queue, which leaves the worker at these ticks.
+    pub(super) fn leave(self, ticks: u64) -> Queue {
+        let counters = &self.queue.state().counters;
+        counters.unkicked_ticks.stop(ticks);
+        counters.slept_ticks.stop(ticks);
+        self.queue
+    }
+
+    /// Disables kicks and polls it in every sweep from now on, which is at these ticks.
+    pub(super) fn start_polling(&mut self, ticks: u64) {
         if !self.polling_now {
             self.polling_now = true;
+            let counters = &self.queue.state().counters;
+            counters.slept_ticks.stop(ticks);
+            counters.unkicked_ticks.start(ticks);
             self.empty_polls = 0;
             self.last_found = self.last_polled;
             self.queue.virtqueue.disable_kicks();
@@ -71,18 +83,24 @@ impl QueueEntry {
         self.waiting = self.queue.has_waiting();
         // It may have stopped at the limit of requests in flight, with more in its ring.
         if !self.polling_now && self.queue.virtqueue.has_more() {
-            self.start_polling();
+            self.start_polling(ticks());
         }
     }
 
     /// Enables kicks, so that it need not be polled. `false` if it must be: it has requests already, it has no kick
-    /// eventfd, or it is `always` polled.
-    pub(super) fn stop_polling(&mut self, always: bool) -> bool {
+    /// eventfd, or it is `always` polled. It is at these ticks.
+    pub(super) fn stop_polling(&mut self, always: bool, ticks: u64) -> bool {
+        if !self.polling_now {
+            return true;
+        }
         let is_polled = (self.queue.kick.is_none() || self.queue.polled || always) && self.queue.enabled;
-        if self.polling_now && (is_polled || self.queue.enable_wakeups()) {
+        if is_polled || self.queue.enable_wakeups() {
             return false;
         }
         self.polling_now = false;
+        let counters = &self.queue.state().counters;
+        counters.unkicked_ticks.stop(ticks);
+        counters.slept_ticks.start(ticks);
         true
     }
 }
@@ -129,11 +147,11 @@ pub(super) fn serve(
         if entry.polling_now {
             let is_idle = entry.empty_polls >= IDLE_POLLS && now.saturating_sub(entry.last_found) >= IDLE_NS;
             if is_idle && !is_throttled {
-                entry.stop_polling(always);
+                entry.stop_polling(always, began);
             }
         } else if is_throttled || entry.queue.enable_wakeups() {
             // The driver does not kick again unless kicks are enabled.
-            entry.start_polling();
+            entry.start_polling(began);
         }
     } else {
         figures.polls_full.add(1);
@@ -145,7 +163,7 @@ pub(super) fn serve(
         if let Some(since) = entry.starved_since.take() {
             figures.stuck_ns.add(now - since.min(now));
         }
-        entry.start_polling();
+        entry.start_polling(began);
         (entry.empty_polls, entry.last_found) = (0, now);
     }
     entry.starved_since = work.more.then_some(now);

@@ -20,10 +20,10 @@ use std::sync::Arc;
 /// The source of an epoll event: the command eventfd, the io_uring, or the queue with this number.
 const COMMANDS: u64 = 1 << 32;
 const COMPLETIONS: u64 = 1 << 33;
+/// The flag of an event of a queue's other source, which is no kick.
+const SOURCE: u64 = 1 << 34;
 /// The number of events read at once.
 const EVENTS: usize = 64;
-/// The number of sweeps after which a worker that never waits counts its time.
-const ACCOUNT_EVERY: u64 = 1024;
 /// The interval at which a worker that never waits checks for kicks of queues that it does not poll, nanoseconds. The
 /// check costs little against it.
 const KICK_CHECK_NS: u64 = 50_000;
@@ -126,11 +126,11 @@ impl Run {
     }
 
     pub(super) fn until_stopped(&mut self) {
-        let mut awake = ticks();
+        self.counters.awake_ticks.start(ticks());
         loop {
             let mut now = now_ns();
             if self.uring.in_flight > 0 && self.rests.are_due(now) {
-                awake = self.rest(awake, now);
+                self.rest(now);
                 now = now_ns();
             }
             // A kick is seen in time, however busy the other queues are. This must come before commands are taken,
@@ -166,66 +166,62 @@ impl Run {
             // Between naps one look is enough for a queue whose turn has taken all that it had.
             let is_served = self.backoff.naps() && !self.entries.iter().any(QueueEntry::has_more);
             if is_waiting || found > 0 && !is_served {
-                // A worker that never waits counts its time now and then.
-                if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
-                    awake = self.account(awake);
-                }
                 continue;
             }
-            let timeout = match self.backoff.idle(self.polling, now) {
+            match self.backoff.idle(self.polling, now) {
                 Idle::Poll if self.entries.iter().any(|entry| entry.polling_now) => {
-                    if self.counters.sweeps.get().is_multiple_of(ACCOUNT_EVERY) {
-                        awake = self.account(awake);
-                    }
                     // The kernel completes some requests only when the thread enters it.
                     match self.uring.in_flight {
                         0 => std::hint::spin_loop(),
                         _ => self.wait(Some(0)),
                     }
-                    continue;
                 }
                 Idle::Nap(ns) if self.entries.iter().any(|entry| entry.polling_now) => {
                     self.counters.naps.add(1);
-                    self.account(awake);
                     self.nap(self.until_unthrottled(Some(ns), now).unwrap_or(ns));
                     self.rests.slept(now_ns());
-                    awake = ticks();
-                    continue;
                 }
-                _ if self.stop_polling_all(now) => {
-                    self.counters.sleeps.add(1);
-                    None
+                _ => {
+                    let began = ticks();
+                    match self.stop_polling_all(now, began) {
+                        true => self.sleep(self.until_unthrottled(None, now), began),
+                        false => self.wait(Some(0)),
+                    }
                 }
-                _ => Some(0),
-            };
-            let timeout = self.until_unthrottled(timeout, now);
-            self.account(awake);
-            self.wait(timeout);
-            if timeout != Some(0) {
-                self.rests.slept(now_ns());
             }
-            awake = ticks();
         }
+        let left = ticks();
+        self.counters.awake_ticks.stop(left);
         if let Some(reply) = self.stopping.take() {
-            let queues = self.entries.drain(..).map(|entry| entry.queue).collect();
+            let queues = self.entries.drain(..).map(|entry| entry.leave(left)).collect();
             let _ = reply.send(queues);
         }
     }
 
-    /// Adds the time since `since` to the awake time. Returns the present ticks.
-    fn account(&self, since: u64) -> u64 {
-        let now = ticks();
-        self.counters.awake_ticks.add(now.wrapping_sub(since));
-        now
-    }
-
-    /// Sleeps until something completes, but not for long: see [`Rests`]. `awake` and the result are as in
-    /// [`Self::account`].
-    fn rest(&mut self, awake: u64, now: u64) -> u64 {
-        self.account(awake);
+    /// Sleeps until something completes, but not for long: see [`Rests`].
+    fn rest(&mut self, now: u64) {
         let was_useful = self.nap(REST_NS);
         self.rests.rested(now, now_ns(), was_useful);
-        ticks()
+    }
+
+    /// Sleeps until an event, or for so many nanoseconds, from the ticks `began`.
+    fn sleep(&mut self, timeout: Option<u64>, began: u64) {
+        self.counters.sleeps.add(1);
+        self.counters.awake_ticks.stop(began);
+        self.counters.slept_ticks.start(began);
+        self.wait(timeout);
+        self.rests.slept(now_ns());
+        let ended = ticks();
+        self.counters.slept_ticks.stop(ended);
+        self.counters.awake_ticks.start(ended);
+        self.napped(ended.wrapping_sub(began));
+    }
+
+    /// Counts a sleep for those queues whose driver did not know of it: kicks are disabled.
+    fn napped(&self, ticks: u64) {
+        for entry in self.entries.iter().filter(|entry| entry.polling_now) {
+            entry.queue.state().counters.napped_ticks.add(ticks);
+        }
     }
 
     /// Serves each queue that may have requests once. Returns the number of requests found.
@@ -309,7 +305,7 @@ impl Run {
                     act(Some(&mut entry.queue));
                     entry.queue.wake(|file| self.signals.add(file));
                     // The function may have enabled it, or changed how it is polled.
-                    entry.start_polling();
+                    entry.start_polling(ticks());
                 }
                 None => act(None),
             },
@@ -324,7 +320,7 @@ impl Run {
             Command::Polling(polling) => {
                 self.polling = polling;
                 // The new mode decides anew which queues are polled.
-                self.entries.iter_mut().for_each(QueueEntry::start_polling);
+                self.entries.iter_mut().for_each(|entry| entry.start_polling(ticks()));
             }
             Command::Pin { cpus, reply } => {
                 let _ = reply.send(pin_thread(&cpus));
@@ -342,7 +338,7 @@ impl Run {
                 missing.push(key);
                 continue;
             };
-            let mut queue = self.remove(index).queue;
+            let mut queue = self.remove(index).leave(ticks());
             queue.left = Some(now_ns());
             self.routes.give(queue, &to);
         }
@@ -352,8 +348,9 @@ impl Run {
     fn add(&mut self, queue: Queue) {
         let key = queue.key;
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let data = epoll::EventData::new_u64(u64::from(key.0));
-        for file in [queue.kick(), queue.handler.source()].into_iter().flatten() {
+        for (file, flag) in [(queue.kick(), 0), (queue.handler.source(), SOURCE)] {
+            let Some(file) = file else { continue };
+            let data = epoll::EventData::new_u64(u64::from(key.0) | flag);
             if let Err(error) = epoll::add(&self.epoll, file, data, events) {
                 let log = &queue.state().log;
                 log.warn(|| format!("Cannot wait for kicks of queue {}: {error}", key.0));
@@ -361,7 +358,7 @@ impl Run {
         }
         self.indexes.insert(key, self.entries.len());
         let now = now_ns();
-        let mut entry = QueueEntry::new(queue, now);
+        let mut entry = QueueEntry::new(queue, now, ticks());
         if let Some(left) = entry.queue.left.take() {
             entry.queue.state().moves.add(now.saturating_sub(left));
         }
@@ -393,17 +390,17 @@ impl Run {
             let mut entry = self.remove(index);
             if let Some(reply) = entry.draining.take() {
                 self.draining -= 1;
-                let _ = reply.send(Some(entry.queue));
+                let _ = reply.send(Some(entry.leave(ticks())));
             }
         }
     }
 
     /// Enables kicks of all queues. `false` if one of them has requests that it may take now; those that a limit holds
     /// back do not count.
-    fn stop_polling_all(&mut self, now: u64) -> bool {
+    fn stop_polling_all(&mut self, now: u64, ticks: u64) -> bool {
         let (mut all, always) = (true, self.polling == Polling::Always);
         for entry in self.entries.iter_mut().filter(|entry| entry.throttled_until <= now) {
-            all &= entry.stop_polling(always);
+            all &= entry.stop_polling(always, ticks);
         }
         all
     }
@@ -421,19 +418,21 @@ impl Run {
     /// Sleeps for so many nanoseconds, or until a completion or a command, which `true` tells. A kick does not end it: it is
     /// seen afterwards, with all others.
     fn nap(&mut self, ns: u64) -> bool {
+        let began = ticks();
+        self.counters.awake_ticks.stop(began);
         let files = [self.uring.file(), self.mailbox.wake()];
         let mut files = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
-        match poll(&mut files, Some(&timespec(ns))) {
+        let is_over = poll(&mut files, Some(&timespec(ns))) == Ok(0);
+        let ended = ticks();
+        self.counters.awake_ticks.start(ended);
+        self.counters.napped_ticks.add(ended.wrapping_sub(began));
+        self.napped(ended.wrapping_sub(began));
+        match is_over {
             // The next look at the queues is one for kicks too.
-            Ok(0) => {
-                self.kicks_checked = 0;
-                false
-            }
-            _ => {
-                self.wait(Some(0));
-                true
-            }
+            true => self.kicks_checked = 0,
+            false => self.wait(Some(0)),
         }
+        !is_over
     }
 
     fn wait(&mut self, timeout: Option<u64>) {
@@ -461,12 +460,15 @@ impl Run {
                     let _ = rustix::io::read(self.mailbox.wake(), &mut [0; 8]);
                 }
                 COMPLETIONS => {}
-                key => {
-                    let Some(&index) = self.indexes.get(&QueueKey(key as u32)) else { continue };
+                event => {
+                    let key = event as u32;
+                    let Some(&index) = self.indexes.get(&QueueKey(key)) else { continue };
                     let entry = &mut self.entries[index];
                     entry.kicked = true;
                     entry.last_polled = now;
-                    entry.queue.state().counters.kicks.add(1);
+                    if event & SOURCE == 0 {
+                        entry.queue.state().counters.kicks.add(1);
+                    }
                 }
             }
         }

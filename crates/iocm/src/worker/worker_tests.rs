@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 mod bad_disk;
 #[path = "failing_disk_tests.rs"]
 mod failing_disk;
+#[path = "times_tests.rs"]
+mod times;
 
 /// A driver with the files by which it and the device wake each other.
 struct Guest {

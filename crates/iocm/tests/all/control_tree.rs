@@ -5,10 +5,11 @@ use blkio::ReqFlags;
 use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::control::mount::Mounted;
+use iocm::control::rates::Rates;
 use iocm::control::socket::{BoundSocket, ControlSocket};
 use iocm::control::{Access, Errno};
 use iocm::daemon::Daemon;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -105,6 +106,101 @@ fn workers_and_devices_come_and_go_under_load() {
         assert_eq!(client.get("d.0/statistics/in_flight").unwrap(), 0);
     });
     assert_eq!(daemon.pool().workers().len(), 1);
+}
+
+/// The time of an object, nanoseconds: worked, polled, napped, slept.
+fn times(object: &Json) -> [u64; 4] {
+    ["worked_ns", "polled_ns", "napped_ns", "slept_ns"].map(|part| object["time"][part].as_u64().unwrap())
+}
+
+#[test]
+fn each_queue_tells_how_its_requests_were_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, _control) = daemon(directory.path());
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| load(&directory.path().join("disk.sock"), &end));
+        let _ending = End(&end);
+        let mut client = Client::connect(&directory.path().join("control")).unwrap();
+        while client.get("vq.0.0/requests").unwrap() == 0 {
+            std::thread::yield_now();
+        }
+        for polling in ["always", "never"] {
+            client.set("w.0/pace/polling", polling).unwrap();
+            // The worker has taken the command before it answers this.
+            client.set("vq.0.0/weight", "100").unwrap();
+            let mut look = || {
+                let began = Instant::now();
+                let both = ["w.0", "vq.0.0"].map(|name| client.get(name).unwrap());
+                (began, both, Instant::now())
+            };
+            let (first, [worker, queue], after_first) = look();
+            std::thread::sleep(Duration::from_millis(300));
+            let (second, [worker_now, queue_now], after_second) = look();
+            let least = (second - after_first).as_nanos() as f64;
+            let most = (after_second - first).as_nanos() as f64;
+            for (before, now) in [(&worker, &worker_now), (&queue, &queue_now)] {
+                let all = times(now).iter().sum::<u64>().saturating_sub(times(before).iter().sum()) as f64;
+                assert!(all > least * 0.95 && all < most * 1.05, "{polling}: {all} of {least} to {most}");
+            }
+            let grown =
+                |counter: &str| queue_now[counter].as_u64().unwrap() - queue[counter].as_u64().unwrap();
+            let [worked, polled, _, slept] =
+                [0, 1, 2, 3].map(|part| times(&queue_now)[part].saturating_sub(times(&queue)[part]));
+            assert!(worked > 0 && grown("requests") > 0, "{queue_now}");
+            match polling {
+                "always" => assert!(polled > 0 && grown("kicks_asked") + slept == 0, "{queue_now}"),
+                _ => assert!(slept > 0 && grown("kicks_asked") > 0 && grown("kicks") > 0, "{queue_now}"),
+            }
+            assert!(grown("kicks") <= grown("kicks_asked") + 1, "{queue_now}");
+        }
+    });
+}
+
+#[test]
+fn rates_are_right_while_workers_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, _control) = daemon(directory.path());
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| load(&directory.path().join("disk.sock"), &end));
+        let reader = scope.spawn(|| {
+            let mut client = Client::connect(&directory.path().join("control")).unwrap();
+            client.watch("", Duration::from_millis(10), None).unwrap();
+            let (mut before, mut seen) = (client.sample().unwrap(), 0);
+            while !end.load(Ordering::Relaxed) {
+                let now = client.sample().unwrap();
+                let rates = Rates::between(&before, &now);
+                for queue in &rates.queues {
+                    let parts = [
+                        queue.worked_percent,
+                        queue.polled_percent,
+                        queue.napped_percent,
+                        queue.slept_percent,
+                    ];
+                    assert!(parts.iter().all(|part| (0.0..=100.0).contains(&part.unwrap())), "{queue:?}");
+                }
+                for worker in rates.workers.iter().filter(|worker| worker.load_percent.is_some()) {
+                    let parts = [worker.polled_percent, worker.napped_percent, worker.slept_percent];
+                    assert!(parts.iter().all(|part| (0.0..=100.0).contains(&part.unwrap())), "{worker:?}");
+                }
+                seen += rates.queues.len();
+                before = now;
+            }
+            assert!(seen > 0);
+        });
+        let ending = End(&end);
+        let mut client = Client::connect(&directory.path().join("control")).unwrap();
+        for turn in 0..20 {
+            let worker = client.create("workers", "").unwrap();
+            client.move_to(&["d.0"], &worker).unwrap();
+            client.set("w.0/pace/polling", ["always", "never", "adaptive"][turn % 3]).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            client.remove(&worker).unwrap();
+        }
+        drop(ending);
+        reader.join().unwrap();
+    });
 }
 
 #[test]

@@ -201,7 +201,7 @@ pub(crate) fn move_to(arguments: &MoveArguments) -> anyhow::Result<ExitCode> {
 /// Arguments of `iocm watch`.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// An attribute or a directory to print each time; by default the rates of all workers and devices.
+    /// An attribute or a directory to print each time; by default the rates of all workers, devices and queues.
     path: Option<String>,
     /// The interval: 1s, 200ms.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "1s")]

@@ -90,6 +90,31 @@ pub(super) fn attributes() -> Vec<Attribute> {
             Reader::QueueCounter(index),
         ));
     }
+    all.extend([
+        plain("time/worked_ns", "ns", "The time in its turns that found requests.", |queue| {
+            Value::Number(queue.times.worked_ns)
+        }),
+        plain(
+            "time/polled_ns",
+            "ns",
+            "The time in which its worker was awake and looked at it in each round, so that it needed no kick. The worker \
+              does so for all its polled queues together.",
+            |queue| Value::Number(queue.times.polled_ns),
+        ),
+        plain(
+            "time/napped_ns",
+            "ns",
+            "The time in which its worker napped, or slept until a limit allowed more: no kick was asked for, and requests \
+              waited for the end.",
+            |queue| Value::Number(queue.times.napped_ns),
+        ),
+        plain(
+            "time/slept_ns",
+            "ns",
+            "The time in which it was left to its kicks. The four are all its time at workers.",
+            |queue| Value::Number(queue.times.slept_ns),
+        ),
+    ]);
     let delays = "of its requests waited no longer than this before they were taken. The end of a bucket: the true time is \
                   at least half of it.";
     all.extend([

@@ -4,7 +4,7 @@ use super::{Attribute, Reader, attribute, number, unit, written};
 use crate::config::{PollingConfig, cpu_list, show_cpu_list};
 use crate::control::attribute::Value;
 use crate::control::error::ControlError;
-use crate::control::facts::Operation;
+use crate::control::facts::{Operation, WorkerFacts};
 use crate::control::object::{Object, QueueName};
 use crate::statistics::WorkerFigures;
 use crate::worker::Polling;
@@ -20,12 +20,14 @@ fn of(object: Object) -> Result<u32, ControlError> {
 const ELSEWHERE: [&str; 1] = ["queues"];
 
 /// The paths of the others.
-const COUNTERS: [&str; 5] = [
+const COUNTERS: [&str; 7] = [
     "statistics/sweeps",
     "statistics/sleeps",
     "statistics/naps",
     "statistics/useful_ticks",
     "statistics/awake_ticks",
+    "statistics/napped_ticks",
+    "statistics/slept_ticks",
 ];
 
 /// The word of a polling mode, as in the configuration.
@@ -124,6 +126,27 @@ pub(super) fn attributes() -> Vec<Attribute> {
             all.push(attribute(path, unit(name), WorkerFigures::ABOUT[index].trim().to_owned(), reader));
         }
     }
+    let time = |name, says: &str, read: fn(&WorkerFacts) -> Value| {
+        attribute(name, "ns", says.to_owned(), Reader::Worker(read))
+    };
+    all.extend([
+        time("time/worked_ns", "Its time in turns of queues that found requests.", |worker| {
+            Value::Number(worker.times.worked_ns)
+        }),
+        time(
+            "time/polled_ns",
+            "Its time awake otherwise: it looked for requests in vain, or handled completions and commands.",
+            |worker| Value::Number(worker.times.polled_ns),
+        ),
+        time("time/napped_ns", "Its time asleep for a set time, during which no kick wakes it.", |worker| {
+            Value::Number(worker.times.napped_ns)
+        }),
+        time(
+            "time/slept_ns",
+            "Its time asleep until a kick, or a limit allowed more. The four are all its time.",
+            |worker| Value::Number(worker.times.slept_ns),
+        ),
+    ]);
     all
 }
 
