@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build dist dist-check demo check test soak seeds bench docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build dist dist-check demo check test soak seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -50,6 +50,9 @@ seeds: build ## Measure the published figures that exitless knows in labs (about
 
 bench: setup ## Run the benchmarks, including the boot times of the emulated hosts
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
+
+instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (valgrind is needed)
+	cargo bench --locked --package iocm --bench instructions
 
 docs: setup ## Build the crates' documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --profile checked

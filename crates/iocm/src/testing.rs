@@ -7,6 +7,7 @@ mod driver;
 mod front_end;
 mod memory_file;
 mod net;
+mod one_worker;
 mod panics;
 
 pub use block::BlockDriver;
@@ -16,6 +17,7 @@ pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use memory_file::{attributes_of_one_file, memory_file};
 pub use net::NetDriver;
+pub use one_worker::OneWorker;
 #[cfg(debug_assertions)]
 pub(crate) use panics::panic_if_enabled;
 pub use panics::{PANICS, let_requests_panic};

@@ -2,9 +2,9 @@
 
 mod backoff;
 mod entry;
-mod mailbox;
+pub(crate) mod mailbox;
 mod rest;
-mod run;
+pub(crate) mod run;
 mod share;
 mod signals;
 mod threads;

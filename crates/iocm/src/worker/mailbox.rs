@@ -36,7 +36,7 @@ pub(super) enum Command {
 }
 
 /// The commands to a worker.
-pub(super) struct Mailbox {
+pub(crate) struct Mailbox {
     commands: Mutex<Vec<Command>>,
     /// There are commands. Testing it costs no lock.
     flag: AtomicBool,
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Mailbox {
 }
 
 impl Mailbox {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { commands: Mutex::default(), flag: AtomicBool::new(false), wake })
     }

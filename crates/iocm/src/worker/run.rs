@@ -52,7 +52,7 @@ impl Recent {
 }
 
 /// A worker's thread.
-pub(super) struct Run {
+pub(crate) struct Run {
     mailbox: Arc<Mailbox>,
     counters: Arc<WorkerCounters>,
     routes: Arc<Routes>,
@@ -78,7 +78,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &WorkerOptions,
         mailbox: Arc<Mailbox>,
         counters: Arc<WorkerCounters>,
@@ -152,8 +152,7 @@ impl Run {
                 break;
             }
             let now = now_ns();
-            let found = self.sweep(now) + self.take_completions();
-            let is_told = self.uring.submit() & self.signals.flush();
+            let (found, is_told) = self.round(now);
             // Requests with further steps are resumed at once.
             let goes_on = |entry: &QueueEntry| {
                 let is_free = entry.draining.is_some() && entry.queue.in_flight() == 0;
@@ -222,6 +221,12 @@ impl Run {
         for entry in self.entries.iter().filter(|entry| entry.polling_now) {
             entry.queue.state().counters.napped_ticks.add(ticks);
         }
+    }
+
+    /// Serves all queues and takes all completions. Returns the number of both, and whether the kernel took all that it was to.
+    pub(crate) fn round(&mut self, now: u64) -> (u64, bool) {
+        let found = self.sweep(now) + self.take_completions();
+        (found, self.uring.submit() & self.signals.flush())
     }
 
     /// Serves each queue that may have requests once. Returns the number of requests found.
@@ -345,7 +350,7 @@ impl Run {
         missing
     }
 
-    fn add(&mut self, queue: Queue) {
+    pub(crate) fn add(&mut self, queue: Queue) {
         let key = queue.key;
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
         for (file, flag) in [(queue.kick(), 0), (queue.handler.source(), SOURCE)] {
