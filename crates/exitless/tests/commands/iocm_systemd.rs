@@ -16,6 +16,7 @@ use iocm::testing::{BlockDriver, FrontEnd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::iocm_device::{Ended, disk, machine, reads, until};
+use crate::systemd::Systemd;
 
 /// A service manager as the daemon sees it: it hears messages, keeps descriptors, and starts the next process with them.
 struct Manager {
@@ -396,75 +397,6 @@ fn systemds_own_program_for_socket_activation_starts_the_daemon() {
     assert_eq!(daemon.status(), Some(0));
 }
 
-/// A systemd for one user, with a /run of its own in which the host seems to have been started by systemd.
-struct Systemd {
-    manager: Ended,
-    directory: PathBuf,
-}
-
-impl Systemd {
-    /// Starts one with a unit for the daemon; the reason if that is not possible here.
-    fn start(directory: &Path) -> Result<Self, String> {
-        let at = |name: &str| directory.join(name);
-        std::fs::create_dir_all(at("config/systemd/user")).unwrap();
-        std::fs::create_dir(at("run")).unwrap();
-        let own = include_str!("../../../../packaging/systemd/exitless-iocm.service");
-        let wanted =
-            ["Type=", "NotifyAccess=", "Restart=", "RestartSec=", "WatchdogSec=", "FileDescriptorStoreMax="];
-        let kept = own.lines().filter(|line| wanted.iter().any(|key| line.starts_with(key)));
-        let kept: Vec<&str> = kept.collect();
-        assert_eq!(kept.len(), wanted.len());
-        let unit = format!(
-            "[Service]\n{}\nExecStart={} iocm serve --config {}\n",
-            kept.join("\n"),
-            env!("CARGO_BIN_EXE_exitless"),
-            at("iocm.toml").display()
-        );
-        std::fs::write(at("config/systemd/user/iocm.service"), unit).unwrap();
-        let begins = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec /usr/lib/systemd/systemd --user";
-        let mut command = Command::new("unshare");
-        Self::surroundings(&mut command, directory);
-        command.args(["--mount", "sh", "-c", begins]).stdout(Stdio::null()).stderr(Stdio::null());
-        let manager = command.spawn().map_err(|error| format!("no unshare: {error}"))?;
-        let mut systemd = Self { manager: Ended(manager), directory: directory.to_owned() };
-        let end = Instant::now() + Duration::from_secs(10);
-        while systemd.ctl(&["show", "--property=Version"]).is_none() {
-            if systemd.manager.0.try_wait().unwrap().is_some() || Instant::now() > end {
-                return Err("systemd does not start for a user here".to_owned());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(systemd)
-    }
-
-    fn surroundings(command: &mut Command, directory: &Path) {
-        command
-            .env("XDG_RUNTIME_DIR", directory.join("run"))
-            .env("XDG_CONFIG_HOME", directory.join("config"));
-        command.env_remove("DBUS_SESSION_BUS_ADDRESS");
-    }
-
-    /// What systemctl(1) prints; `None` if it fails.
-    fn ctl(&self, arguments: &[&str]) -> Option<String> {
-        let mut command = Command::new("systemctl");
-        Self::surroundings(&mut command, &self.directory);
-        let output = command.arg("--user").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    fn has(&self, property: &str) -> bool {
-        self.ctl(&["show", "iocm"]).is_some_and(|shown| shown.lines().any(|line| line == property))
-    }
-}
-
-impl Drop for Systemd {
-    fn drop(&mut self) {
-        self.ctl(&["stop", "iocm"]);
-        self.manager.terminate();
-        let _ = self.manager.0.wait();
-    }
-}
-
 #[test]
 fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
     use std::os::unix::fs::MetadataExt as _;
@@ -475,7 +407,7 @@ fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
         Ok(systemd) => systemd,
         Err(why) => return println!("not tested: {why}"),
     };
-    systemd.ctl(&["start", "iocm"]).expect("the unit starts");
+    systemd.ctl(&["start"]).expect("the unit starts");
     assert!(systemd.has("NFileDescriptorStore=2"), "the disk's and the control socket");
     let socket = directory.path().join("a.sock");
     let inode = std::fs::metadata(&socket).unwrap().ino();
@@ -489,9 +421,9 @@ fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
         until("it reads on", || count.load(Ordering::Relaxed) > before + 20);
     };
     goes_on();
-    systemd.ctl(&["restart", "iocm"]).expect("the unit starts again");
+    systemd.ctl(&["restart"]).expect("the unit starts again");
     goes_on();
-    systemd.ctl(&["kill", "--signal=KILL", "iocm"]).unwrap();
+    systemd.ctl(&["kill", "--signal=KILL"]).unwrap();
     until("it is restarted", || systemd.has("NRestarts=1") && systemd.has("ActiveState=active"));
     goes_on();
     ends.store(true, Ordering::Relaxed);
@@ -499,6 +431,6 @@ fn systemd_itself_keeps_the_sockets_over_a_restart_and_a_crash() {
     println!("under systemd: a restart {:.0?}, a crash {:.0?}", pauses[0], pauses[1]);
     assert!(systemd.has("NFileDescriptorStore=2"));
     assert_eq!(std::fs::metadata(&socket).unwrap().ino(), inode, "it is the same socket");
-    systemd.ctl(&["stop", "iocm"]).unwrap();
+    systemd.ctl(&["stop"]).unwrap();
     until("nothing is kept of a unit that was stopped", || UnixStream::connect(&socket).is_err());
 }

@@ -35,6 +35,8 @@ mod prove;
 mod recordings;
 mod security;
 mod self_test;
+#[path = "../shared/systemd.rs"]
+mod systemd;
 mod top;
 mod vm_fix;
 mod xen;

@@ -1,6 +1,7 @@
 //! Linux guests on the devices of `iocm serve`, in an emulator on this machine: the laboratories' QEMU and the guest image.
 
 mod migration;
+mod restarts;
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -92,10 +93,16 @@ fn qemu(folder: &Path) -> PathBuf {
 
 /// Starts guests with the settings of a table, and with their script.
 fn guests(folder: &Path, count: &str, table: &str, script: &str) -> Child {
+    guests_within(240, folder, count, table, script)
+}
+
+/// The same with so many seconds for them.
+fn guests_within(limit: u64, folder: &Path, count: &str, table: &str, script: &str) -> Child {
     let program = qemu(folder);
     let table = format!("accel = \"tcg\"\nmemory = \"256M\"\nvcpus = 2\nprogram = {program:?}\n{table}");
     let folder = folder.join("guests");
-    let mut command = exitless(&["guest", "run", "--json", "--timeout", "240", "--count", count]);
+    let mut command =
+        exitless(&["guest", "run", "--json", "--timeout", &limit.to_string(), "--count", count]);
     command.arg("--folder").arg(folder).args(["--set", &table, "--", script]);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     command.spawn().expect("exitless starts")

@@ -26,6 +26,8 @@ mod record;
 mod repeat;
 mod snapshot;
 mod stat;
+#[path = "../shared/systemd.rs"]
+mod systemd;
 mod top;
 mod trace;
 mod tune;

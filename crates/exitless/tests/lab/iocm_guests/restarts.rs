@@ -1,0 +1,137 @@
+//! Restarts and kills of the daemon under a real systemd, while fio in a Linux guest writes and verifies.
+
+use std::time::{Duration, Instant};
+
+use iocm::control::client::Client;
+
+use super::{VERIFY, counted, guests_within, printed};
+use crate::systemd::Systemd;
+
+/// How often the daemon is restarted, and killed. `scripts/iocm-restarts` says another number.
+fn times() -> usize {
+    std::env::var("IOCM_RESTARTS").map_or(3, |times| times.parse().expect("a number of restarts"))
+}
+
+/// How QEMU reconnects: `reconnect-ms` is there from 9.2 on.
+fn reconnect() -> String {
+    std::env::var("IOCM_RECONNECT").unwrap_or_else(|_| "reconnect-ms=20".to_owned())
+}
+
+/// Requests between two restarts.
+const REQUESTS: u64 = 200;
+
+/// Lets fio write and verify until the disk grows. Prints for each process of each pass: its error, and the longest read and
+/// write in microseconds (total latency, fields 39 and 80 of fio's terse format 3).
+fn script() -> String {
+    let (find, fio) = VERIFY.split_once("fio ").expect("it runs fio");
+    let fio = fio.replace("cut -d ';' -f 5", "cut -d ';' -f 5,39,80");
+    format!(
+        "{find}\nsize=/sys/block/${{device##*/}}/size\nbefore=$(cat $size)\nwhile [ $(cat $size) = $before ]; do\nfio {fio}\ndone"
+    )
+}
+
+fn load_average() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap();
+    text.split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (socket, path, control) = (at("disk.sock"), at("disk"), at("control"));
+    std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+    let config = format!(
+        "[workers]\ncount = 2\n[[device]]\nname = \"disk\"\ntype = \"block\"\nqueues = 2\nserial = \"verified\"\n\
+         socket = {socket:?}\npath = {path:?}\n[control]\nsocket = {control:?}\nmount = \"\"\n"
+    );
+    std::fs::write(at("iocm.toml"), config).unwrap();
+    let systemd = match Systemd::start(folder.path()) {
+        Ok(systemd) => systemd,
+        Err(why) => return println!("not tested: {why}"),
+    };
+    systemd.ctl(&["start"]).expect("the unit starts");
+    let table = format!(
+        "arguments = [\"-object\", \"memory-backend-memfd,id=memory,share=on,size=256M\", \
+         \"-machine\", \"memory-backend=memory\", \"-chardev\", \"socket,id=disk,path={},{}\", \
+         \"-device\", \"vhost-user-blk-pci,chardev=disk,num-queues=2\"]",
+        socket.display(),
+        reconnect()
+    );
+    let times = times();
+    let mut guest = guests_within(240 + 10 * times as u64, folder.path(), "1", &table, &script());
+
+    let mut daemon = Client::connect(&control).unwrap();
+    let mut pauses: [Vec<Duration>; 2] = Default::default();
+    let begin_load = load_average();
+    for number in 0..2 * times {
+        // The guest reads its disk before fio does, with few requests.
+        let wanted = if number == 0 { 1000 } else { REQUESTS };
+        let end = Instant::now() + Duration::from_secs(200);
+        while counted(&mut daemon, "d.0", "statistics/requests") < wanted {
+            if guest.try_wait().unwrap().is_some() {
+                panic!("the guest ended after {number} restarts: {:?}", printed(guest));
+            }
+            assert!(Instant::now() < end, "the guest does not go on after {number} restarts");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let pid = daemon.get("pid").unwrap();
+        let is_kill = number >= times;
+        let began = Instant::now();
+        match is_kill {
+            false => drop(systemd.ctl(&["restart", "--no-block"]).expect("the unit is restarted")),
+            true => {
+                let pid =
+                    rustix::process::Pid::from_raw(i32::try_from(pid.as_u64().unwrap()).unwrap()).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        }
+        // A connection waits in the kept socket for the next daemon.
+        daemon = loop {
+            let next = Client::connect(&control)
+                .ok()
+                .and_then(|mut next| (next.get("pid").ok()? != pid).then_some(next));
+            match next {
+                Some(next) => break next,
+                None => assert!(Instant::now() < end, "no daemon after {number} restarts"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        while counted(&mut daemon, "d.0", "statistics/requests") == 0 {
+            assert!(Instant::now() < end, "no request after {number} restarts");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        pauses[usize::from(is_kill)].push(began.elapsed());
+    }
+    assert!(systemd.has(&format!("NRestarts={times}")), "each crash was one");
+    // So that the guest ends.
+    daemon.set("d.0/size", &(48_u64 << 20).to_string()).unwrap();
+    let report = printed(guest);
+    let lines: Vec<Vec<u64>> = report[0]
+        .lines()
+        .map(|line| {
+            line.split(';').map(|field| field.parse::<f64>().expect("a figure of fio") as u64).collect()
+        })
+        .collect();
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line.len() == 3), "{report:?}");
+    assert!(lines.iter().all(|line| line[0] == 0), "fio found what it had not written: {report:?}");
+    let longest = lines.iter().flat_map(|line| &line[1..]).max().unwrap() / 1000;
+
+    println!(
+        "| no I/O, from the command to the first request that ended | n | p50, ms | longest, ms |\n|---|---|---|---|"
+    );
+    for (what, mut pauses) in
+        ["`systemctl restart`", "`kill -9`, then `RestartSec=100ms`"].into_iter().zip(pauses)
+    {
+        pauses.sort();
+        let ms = |pause: Duration| pause.as_millis();
+        println!("| {what} | {times} | {} | {} |", ms(pauses[times / 2]), ms(pauses[times - 1]));
+    }
+    println!(
+        "{} passes of fio verified {} MiB: 0 errors; the longest request took {longest} ms in the guest; {}; load average {begin_load} to {}",
+        lines.len() / 2,
+        lines.len() * 8,
+        reconnect(),
+        load_average()
+    );
+}
