@@ -52,7 +52,7 @@ bench: setup ## Run the benchmarks, including the boot times of the emulated hos
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
 
 instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (valgrind is needed)
-	cargo bench --locked --package iocm --bench instructions
+	cargo bench --locked --profile instructions --package iocm --bench instructions
 
 docs: setup ## Build the crates' documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --profile checked

@@ -1,11 +1,12 @@
 //! The instructions of a request, against the figures that are kept in `instructions/kept.toml`.
 //!
-//! `make instructions`, which is `cargo bench -p iocm --bench instructions [-- update]`; `update` keeps what was counted.
+//! `make instructions`, which is `cargo bench --profile instructions -p iocm --bench instructions [-- update]`; `update` keeps
+//! what was counted.
 //! Valgrind's callgrind counts, so that neither a busy machine nor a virtual one without performance counters matters: the
 //! same program gives the same figure. One thread is driver, device and worker by turns, and only the worker's or the
 //! device's part is counted, without the kernel's.
 //!
-//! A figure depends on the compiler, on the profile `bench` (of release: optimized, thin LTO), on glibc, which is linked
+//! A figure depends on the compiler, on the profile (release with one codegen unit: see Cargo.toml), on glibc, which is linked
 //! statically, and hardly on valgrind. It does not depend on the CPU: glibc would choose its memcpy(3) by it, and is told to
 //! take the one of every x86-64. The compiler is not pinned, because people build with what they have; another one than that of
 //! the kept figures may move them by more than the bound, and gets a wider one. A toolchain of CI that is newer is a reason to
@@ -21,6 +22,7 @@ mod instructions {
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -171,12 +173,15 @@ fn kept() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions/kept.toml")
 }
 
+/// The command that keeps new figures.
+const UPDATE: &str = "cargo bench --profile instructions -p iocm --bench instructions -- update";
+
 fn keep(compiler: &str, counted: &BTreeMap<String, f64>) -> Outcome<()> {
     let mut text = format!(
-        "# Instructions a request: `cargo bench -p iocm --bench instructions -- update` writes this.\ncompiler = \"{compiler}\"\n\n[instructions]\n"
+        "# Instructions a request. Written by\n#   {UPDATE}\ncompiler = \"{compiler}\"\n\n[instructions]\n"
     );
     for (name, _) in LOADS {
-        text.push_str(&format!("\"{name}\" = {:.1}\n", counted[name]));
+        writeln!(text, "\"{name}\" = {:.1}", counted[name])?;
     }
     std::fs::write(kept(), text)?;
     println!("kept in {}", kept().display());
@@ -208,8 +213,7 @@ fn compare(compiler: &str, counted: &BTreeMap<String, f64>) -> Outcome<ExitCode>
     }
     if failed || lower {
         println!(
-            "\n{}. If the change is meant to cost that, or pays that, keep the new figures, and say why in the commit:\n  \
-             cargo bench -p iocm --bench instructions -- update",
+            "\n{}. If the change is meant to cost that, or pays that, keep the new figures, and say why in the commit:\n  {UPDATE}",
             if failed {
                 "A request takes more instructions than before"
             } else {

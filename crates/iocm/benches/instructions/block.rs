@@ -34,7 +34,7 @@ struct Disk {
 
 impl Disk {
     /// Requests of this kind (0 reads, 1 writes) and so many pieces of so many bytes, each with a place of its own.
-    fn new(driver: Driver, server: Server, kind: u32, pieces: u64, size: u32) -> Box<dyn Turn> {
+    fn new(driver: Driver, server: Server, kind: u32, pieces: u64, size: u32) -> Self {
         let request = |number: u64| {
             let address = DATA + number * ROOM;
             let header = [&kind.to_le_bytes()[..], &[0; 4], &(number * 64).to_le_bytes()].concat();
@@ -44,7 +44,7 @@ impl Disk {
             [(address, 16, false)].into_iter().chain(data).chain([(address + STATUS, 1, true)]).collect()
         };
         let requests = (0..BATCH as u64).map(request).collect();
-        Box::new(Self { driver, server, requests })
+        Self { driver, server, requests }
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn null(pieces: u64, features: RingFeatures, idle: usize) -> Outcome<
         // Its memory stays as long as its queue.
         serve()?;
     }
-    Ok(Disk::new(driver, Server::Worker(worker), 0, pieces, 512))
+    Ok(Box::new(Disk::new(driver, Server::Worker(worker), 0, pieces, 512)))
 }
 
 /// A disk in memory whose queue is served alone: the device's part, and system calls in place of `io_uring`.
@@ -99,5 +99,5 @@ pub(crate) fn file(kind: u32, size: u32) -> Outcome<Box<dyn Turn>> {
     let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() })?;
     let driver = Driver::new(SIZE, SPLIT);
     let queue = ByHand::new(&driver, Box::new(device.queue(SIZE)));
-    Ok(Disk::new(driver, Server::Queue(queue), kind, 1, size))
+    Ok(Box::new(Disk::new(driver, Server::Queue(queue), kind, 1, size)))
 }

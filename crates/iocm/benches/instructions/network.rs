@@ -20,7 +20,7 @@ struct Packets {
 }
 
 impl Packets {
-    fn new(link: &LinkOptions, receives: bool, size: usize) -> Outcome<Box<dyn Turn>> {
+    fn new(link: &LinkOptions, receives: bool, size: usize) -> Outcome<Self> {
         let switches = Switches::default();
         let mut worker = OneWorker::new()?;
         let mut serve = |driver: &Driver, handler: Box<dyn Handler>| {
@@ -45,7 +45,7 @@ impl Packets {
         }
         let mut frame = [&MACS[1][..], &MACS[0], &[0x88, 0xb5]].concat();
         frame.resize(size, 7);
-        Ok(Box::new(Self { sender, receiver, worker, frame }))
+        Ok(Self { sender, receiver, worker, frame })
     }
 }
 
@@ -76,10 +76,11 @@ impl Turn for Packets {
 
 /// Packets that the device parses and drops.
 pub(crate) fn nothing(size: usize) -> Outcome<Box<dyn Turn>> {
-    Packets::new(&LinkOptions::Nothing, false, size)
+    Ok(Box::new(Packets::new(&LinkOptions::Nothing, false, size)?))
 }
 
 /// Packets from port to port.
 pub(crate) fn switch(size: usize) -> Outcome<Box<dyn Turn>> {
-    Packets::new(&LinkOptions::Switch { name: "lan".to_owned(), checks_source: false }, true, size)
+    let link = LinkOptions::Switch { name: "lan".to_owned(), checks_source: false };
+    Ok(Box::new(Packets::new(&link, true, size)?))
 }

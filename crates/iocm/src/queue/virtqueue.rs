@@ -308,8 +308,11 @@ impl Virtqueue {
     /// Enables kicks. `true` if a request is available already.
     #[inline]
     pub(crate) fn enable_kicks(&mut self) -> bool {
+        if self.broken.is_some() {
+            return false;
+        }
         self.state.counters.kicks_asked.add(1);
-        self.broken.is_none() && (self.ring.enable_kicks() || !self.again.is_empty())
+        self.ring.enable_kicks() || !self.again.is_empty()
     }
 
     #[inline]
