@@ -1,0 +1,266 @@
+//! The agent: runs exitless at an interval, keeps what it printed in a spool, and delivers it to the data set.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use exits::printable;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::document::{self, LARGEST_FILE, Origin};
+use crate::spool::{Spool, Tick};
+use crate::store::Store;
+use crate::write;
+
+/// A command that takes this much longer than it watches is ended.
+const GRACE: Duration = Duration::from_secs(60);
+/// Delivery is given up for this tick after this time, so that collecting goes on.
+const DELIVERY: Duration = Duration::from_secs(30);
+/// A wall clock that went so much more or less than time did was set.
+const JUMP: Duration = Duration::from_secs(5);
+/// Bytes of a command's standard error that are kept.
+const COMPLAINT: u64 = 4096;
+
+/// The agent's settings.
+#[derive(Debug, Clone, Args)]
+pub struct Agent {
+    /// The time from one collection to the next: 60s, 5min.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    pub interval: Duration,
+    /// How long exits are counted, and VMs watched, in each.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub watch: Duration,
+    /// The time from one examination of the host by doctor to the next.
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = duration)]
+    pub examine: Duration,
+    /// The folder that keeps what is not yet delivered.
+    #[arg(long, value_name = "DIR")]
+    pub spool: PathBuf,
+    /// The most MiB in it; then the oldest are dropped, and counted in the data set.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub spool_limit: u32,
+    /// The name of this host [default: that of the kernel]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// The exitless program [default: the one beside this, else of the PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub exitless: Option<PathBuf>,
+    /// Stop after so many collections.
+    #[arg(long, value_name = "COUNT")]
+    pub count: Option<u64>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
+    if allowed.contains(&time) { Ok(time) } else { Err("it may be 100ms to 1d".to_owned()) }
+}
+
+/// Collects and delivers until a signal ends it.
+///
+/// # Errors
+/// The spool cannot be used, or there is no program to run.
+pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
+    let opened = Spool::open(&settings.spool, u64::from(settings.spool_limit) << 20);
+    let mut spool =
+        opened.with_context(|| format!("Opening the spool {} failed", settings.spool.display()))?;
+    let host = settings
+        .host
+        .clone()
+        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let collector = Collector { program: program(settings), host, watch: settings.watch };
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let work = async {
+        let mut examined: Option<Instant> = None;
+        let mut clock = Clock::new();
+        let mut number = 0;
+        let mut ticks = tokio::time::interval(settings.interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let examine = examined.is_none_or(|last| last.elapsed() >= settings.examine);
+            let documents = collector.collect(examine).await;
+            if examine {
+                examined = Some(Instant::now());
+            }
+            let time = clock.now();
+            keep(store, &mut spool, &collector.host, time, documents).await;
+            match tokio::time::timeout(DELIVERY, deliver(store, &mut spool)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => say(&format!("Delivery failed, and is tried again: {error:#}")),
+                Err(_) => say("Delivery took too long, and is tried again"),
+            }
+            number += 1;
+            if settings.count == Some(number) {
+                return;
+            }
+        }
+    };
+    // Children end with the future that waits for them.
+    tokio::select! {
+        () = work => {}
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn say(line: &str) {
+    eprintln!("exitless-fleet: {}", printable(line));
+}
+
+fn program(settings: &Agent) -> PathBuf {
+    let beside = || {
+        std::env::current_exe().ok().map(|own| own.with_file_name("exitless")).filter(|path| path.is_file())
+    };
+    settings.exitless.clone().or_else(beside).unwrap_or_else(|| PathBuf::from("exitless"))
+}
+
+/// The wall clock, watched by the one that is never set.
+struct Clock {
+    wall: DateTime<Utc>,
+    steady: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { wall: Utc::now(), steady: Instant::now() }
+    }
+
+    fn now(&mut self) -> DateTime<Utc> {
+        let now = Self::new();
+        let went = now.wall - self.wall;
+        let passed = chrono::TimeDelta::from_std(now.steady - self.steady).unwrap_or_default();
+        let jump = went - passed;
+        if jump.abs().to_std().is_ok_and(|jump| jump > JUMP) {
+            say(&format!("The clock of this host was set by {} s", jump.num_seconds()));
+        }
+        *self = now;
+        self.wall
+    }
+}
+
+/// Spools a tick. If there is no room on the disk, it is delivered at once, or else counted as lost.
+async fn keep(store: &Store, spool: &mut Spool, host: &str, time: DateTime<Utc>, documents: Vec<String>) {
+    let lost = spool.tell();
+    if documents.is_empty() && lost.is_empty() {
+        return;
+    }
+    let tick = Tick::new(host.to_owned(), time, documents, lost);
+    let error = match spool.keep(&tick) {
+        Ok(()) => return spool.told(),
+        Err(error) => error,
+    };
+    say(&format!("The spool cannot keep what was collected: {error}"));
+    let delivered = async { anyhow::Ok(write::rows(store, &tick.rows()?).await?) };
+    match tokio::time::timeout(DELIVERY, delivered).await {
+        Ok(Ok(_)) => spool.told(),
+        _ => {
+            let bytes = tick.documents.iter().map(|text| text.len() as u64).sum();
+            spool.not_told();
+            spool.count(tick.time, bytes, "no-space");
+        }
+    }
+}
+
+/// Delivers all that is spooled, oldest first. A tick that was delivered before a kill is found in the store again: its files
+/// have the same names.
+async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
+    for file in spool.files()? {
+        let rows = match spool.read(&file).map_err(anyhow::Error::from).and_then(|tick| Ok(tick.rows()?)) {
+            Ok(rows) => rows,
+            Err(error) => {
+                say(&format!("Dropped {}: {error:#}", file.path.display()));
+                spool.drop_file(&file, "refused")?;
+                continue;
+            }
+        };
+        write::rows(store, &rows).await?;
+        spool.delivered(&file)?;
+    }
+    Ok(())
+}
+
+struct Collector {
+    program: PathBuf,
+    host: String,
+    watch: Duration,
+}
+
+impl Collector {
+    /// What the commands print, checked as any input is. What fails is said and left out.
+    async fn collect(&self, examine: bool) -> Vec<String> {
+        let watch = format!("{}ms", self.watch.as_millis());
+        let mut commands = vec![
+            vec!["stat", "--json", "--by", "vm,reason", "--count", "1", "--interval", &watch],
+            vec!["verify", "--json", "--duration", &watch],
+            vec!["vms", "--json"],
+        ];
+        if examine {
+            commands.push(vec!["doctor", "--json"]);
+        }
+        let runs =
+            commands.iter().map(|arguments| async move { (arguments[0], self.checked(arguments).await) });
+        let mut documents = Vec::new();
+        for (command, outcome) in futures::future::join_all(runs).await {
+            match outcome {
+                Ok(text) => documents.push(text),
+                Err(error) => say(&format!("exitless {command}: {error:#}")),
+            }
+        }
+        documents
+    }
+
+    async fn checked(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let text = output(&self.program, arguments, self.watch + GRACE).await?;
+        let origin =
+            Origin { file: "its output".to_owned(), host: Some(self.host.clone()), time: Utc::now() };
+        document::rows(text.as_bytes(), &origin)?;
+        Ok(text)
+    }
+}
+
+/// What a program prints on its standard output, within bounds of time and size.
+async fn output(program: &Path, arguments: &[&str], time: Duration) -> anyhow::Result<String> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("{} cannot be run", program.display()))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let all = async {
+        let (text, complaint) = tokio::join!(bounded(stdout, LARGEST_FILE + 1), bounded(stderr, COMPLAINT));
+        let text = text?;
+        anyhow::ensure!(text.len() as u64 <= LARGEST_FILE, "it printed more than {LARGEST_FILE} bytes");
+        let status = child.wait().await?;
+        anyhow::ensure!(
+            !text.is_empty(),
+            "{status}: {}",
+            String::from_utf8_lossy(&complaint.unwrap_or_default()).trim()
+        );
+        Ok(String::from_utf8(text)?)
+    };
+    match tokio::time::timeout(time, all).await {
+        Ok(done) => done,
+        Err(_) => anyhow::bail!("it took more than {} s and was ended", time.as_secs()),
+    }
+}
+
+async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        let mut from = from.take(most);
+        from.read_to_end(&mut bytes).await?;
+        // Whoever writes more is not stopped by a full pipe.
+        tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,303 @@
+//! Outputs of `exitless ... --json`, read as what anybody may have written, and turned into rows of the data set.
+
+mod doctor;
+mod experiment;
+mod fingerprint;
+mod profile;
+mod prove;
+mod verify;
+mod vms;
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// The largest file that is read, in bytes.
+pub const LARGEST_FILE: u64 = 32 << 20;
+/// The most rows that one document may give.
+pub const MOST_ROWS: usize = 100_000;
+/// The longest name of a host, in bytes: `HOST_NAME_MAX` is 64, and DNS has 253.
+pub const LONGEST_HOST: usize = 253;
+/// The longest text of a column, in bytes.
+pub const LONGEST_TEXT: usize = 64 << 10;
+/// The format number of all documents that are understood.
+const FORMAT: i64 = 1;
+
+/// Why a file is not taken. Nothing of it is.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is too large.
+    #[error("{file} has more than {LARGEST_FILE} bytes; a document of exitless is smaller")]
+    TooLarge {
+        /// The file.
+        file: String,
+    },
+    /// It is not JSON.
+    #[error("{file} is not JSON: {why}")]
+    Json {
+        /// The file.
+        file: String,
+        /// The parser's words, with line and column.
+        why: String,
+    },
+    /// It has no document.
+    #[error("{file} is empty")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// It is JSON, and not of a command that is known.
+    #[error(
+        "{file}, document {number}: this is not the --json output of doctor, verify, vms, stat, report, probe, prove or \
+         `experiment report`"
+    )]
+    Unknown {
+        /// The file.
+        file: String,
+        /// The document in it, from 1.
+        number: usize,
+    },
+    /// A field is not what it has to be.
+    #[error("{file}, document {number} ({command}): field {field}: {why}")]
+    Field {
+        /// The file.
+        file: String,
+        /// The document in it, from 1.
+        number: usize,
+        /// The command that writes such documents.
+        command: &'static str,
+        /// The field, dotted.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It names no host.
+    #[error("{file}, document {number} ({command}) does not name its host; give --host NAME")]
+    NoHost {
+        /// The file.
+        file: String,
+        /// The document in it, from 1.
+        number: usize,
+        /// The command that writes such documents.
+        command: &'static str,
+    },
+    /// The name of the host cannot be one.
+    #[error("{file}: the host's name has {length} bytes; it may have 1 to {LONGEST_HOST}")]
+    HostName {
+        /// The file.
+        file: String,
+        /// Its length.
+        length: usize,
+    },
+}
+
+/// What a file does not say of itself.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The name of the file, for messages.
+    pub file: String,
+    /// The host, if the user named it: it goes before what the documents say.
+    pub host: Option<String>,
+    /// When it was observed, for documents that do not say so. Of several intervals it is the end of the last.
+    pub time: DateTime<Utc>,
+}
+
+/// A row of a table.
+pub type Row = Map<String, Value>;
+/// Rows by table.
+pub type Rows = BTreeMap<&'static str, Vec<Row>>;
+
+/// A fault of a document: a field, and what is wrong with it.
+#[derive(Debug)]
+struct Fault {
+    field: String,
+    why: String,
+}
+
+impl Fault {
+    fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
+}
+
+/// What one document gave.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// The host that it names.
+    host: Option<String>,
+    /// When it was observed, if it says so.
+    time: Option<DateTime<Utc>>,
+    /// The version of exitless that wrote it.
+    version: Option<String>,
+    /// Nanoseconds on the clock of its host at its end: of several documents in a file the later ends the higher.
+    clock_ns: Option<i64>,
+    rows: Rows,
+}
+
+impl Gathered {
+    fn row(&mut self, table: &'static str, row: Value) {
+        if let Value::Object(row) = row {
+            self.rows.entry(table).or_default().push(row);
+        }
+    }
+}
+
+/// A kind of document.
+struct Kind {
+    /// The command that writes it.
+    command: &'static str,
+    /// The fields that tell it from the others.
+    marks: &'static [&'static str],
+    gather: fn(&Value) -> Result<Gathered, Fault>,
+}
+
+const KINDS: &[Kind] = &[
+    Kind { command: "doctor", marks: &["conclusion", "sections"], gather: doctor::gather },
+    Kind { command: "verify", marks: &["watched_ns", "vms", "status"], gather: verify::gather },
+    Kind { command: "vms", marks: &["vms", "unreadable"], gather: vms::gather },
+    Kind { command: "stat", marks: &["rows", "by", "totals", "cost"], gather: profile::gather },
+    Kind { command: "report", marks: &["rows", "by", "totals"], gather: profile::gather },
+    Kind { command: "probe", marks: &["result", "recording"], gather: prove::gather_probe },
+    Kind { command: "prove", marks: &["judgement", "measures", "arms"], gather: prove::gather },
+    Kind { command: "experiment", marks: &["verdict", "study", "figures"], gather: experiment::gather },
+];
+
+/// The rows of a file with one document or several, one after the other: all of it, or none and the reason.
+///
+/// # Errors
+/// Whatever a document is that should not be: see [`Error`].
+pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
+    let file = || origin.file.clone();
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(Error::TooLarge { file: file() });
+    }
+    let mut documents = Vec::new();
+    let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
+    let mut began = 0;
+    while let Some(value) = stream.next() {
+        let value = value.map_err(|error| Error::Json { file: file(), why: error.to_string() })?;
+        let number = documents.len() + 1;
+        let kind = kind_of(&value).ok_or_else(|| Error::Unknown { file: file(), number })?;
+        let fault = |fault: Fault| Error::Field {
+            file: file(),
+            number,
+            command: kind.command,
+            field: fault.field,
+            why: fault.why,
+        };
+        let digest = digest(bytes[began..stream.byte_offset()].trim_ascii());
+        began = stream.byte_offset();
+        let gathered = (kind.gather)(&value).and_then(within_bounds).map_err(fault)?;
+        documents.push((kind, gathered, digest));
+    }
+    if documents.is_empty() {
+        return Err(Error::Empty { file: file() });
+    }
+
+    let last_ns = documents.iter().filter_map(|(_, gathered, _)| gathered.clock_ns).max();
+    let mut all = Rows::new();
+    for (number, (kind, gathered, digest)) in (1..).zip(documents) {
+        let named = origin.host.clone().or(gathered.host);
+        let host = named.ok_or_else(|| Error::NoHost { file: file(), number, command: kind.command })?;
+        if host.is_empty() || host.len() > LONGEST_HOST {
+            return Err(Error::HostName { file: file(), length: host.len() });
+        }
+        // The clock of the exits runs from the boot of their host; only differences of it are times.
+        let earlier = last_ns.zip(gathered.clock_ns).map_or(0, |(last, own)| last.saturating_sub(own) / 1000);
+        let time = gathered.time.unwrap_or(origin.time).timestamp_micros() - earlier;
+        for (table, rows) in gathered.rows {
+            let into = all.entry(table).or_default();
+            for mut row in rows {
+                if let Some(length) = row.remove(LENGTH_US).and_then(|length| length.as_i64()) {
+                    row.insert("interval_start".to_owned(), json!(time.saturating_sub(length)));
+                    row.insert("interval_end".to_owned(), json!(time));
+                }
+                row.insert("host_name".to_owned(), json!(host));
+                row.insert("time".to_owned(), json!(time));
+                row.insert("source".to_owned(), json!(kind.command));
+                row.insert("document".to_owned(), json!(digest));
+                row.insert("tool_version".to_owned(), json!(gathered.version));
+                into.push(row);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// In a row of an interval: its length in microseconds, from which begin and end are made.
+const LENGTH_US: &str = "length_us";
+
+/// The first 16 hex digits of a SHA-256.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn kind_of(value: &Value) -> Option<&'static Kind> {
+    let fields = value.as_object()?;
+    KINDS.iter().find(|kind| kind.marks.iter().all(|mark| fields.contains_key(*mark)))
+}
+
+/// A value as its type. The fault names the field with its way from the top.
+fn typed<'a, T: Deserialize<'a>>(value: &'a Value) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| Fault::new(error.path().to_string(), error.inner().to_string()))
+}
+
+/// The field that all documents have.
+#[derive(Deserialize)]
+struct Head {
+    format: i64,
+    version: Option<String>,
+}
+
+/// The version of exitless that wrote a document, if the document's format is known.
+fn version(value: &Value) -> Result<Option<String>, Fault> {
+    typed::<Head>(value)?.version()
+}
+
+impl Head {
+    fn version(self) -> Result<Option<String>, Fault> {
+        if self.format == FORMAT {
+            Ok(self.version)
+        } else {
+            Err(Fault::new("format", format!("it is {}, and this program reads {FORMAT}", self.format)))
+        }
+    }
+}
+
+/// Seconds since 1970 as a time.
+fn seconds(field: &str, since_1970: i64) -> Result<DateTime<Utc>, Fault> {
+    // The year 9999 is the last with four digits, which the path needs.
+    let last = 253_402_300_799;
+    DateTime::from_timestamp(since_1970, 0)
+        .filter(|_| (0..=last).contains(&since_1970))
+        .ok_or_else(|| Fault::new(field, format!("{since_1970} is not a time between 1970 and 9999")))
+}
+
+fn within_bounds(gathered: Gathered) -> Result<Gathered, Fault> {
+    let number: usize = gathered.rows.values().map(Vec::len).sum();
+    if number > MOST_ROWS {
+        return Err(Fault::new("(all)", format!("it gives {number} rows; at most {MOST_ROWS} are taken")));
+    }
+    for (name, value) in gathered.rows.values().flatten().flatten() {
+        let longest = match value {
+            Value::String(text) => text.len(),
+            Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::len).sum(),
+            _ => 0,
+        };
+        if longest > LONGEST_TEXT {
+            return Err(Fault::new(
+                name,
+                format!("it has {longest} bytes; at most {LONGEST_TEXT} are taken"),
+            ));
+        }
+    }
+    Ok(gathered)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! What keeps a data set small: joining the small files of a day, and deleting old days.
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use serde::Serialize;
+
+use crate::read::{self, LeftOut};
+use crate::schema::{TABLES, Table};
+use crate::store::{Days, File, Store, path};
+use crate::write;
+
+/// Compacted files are named so, with their generation.
+const COMPACTED: &str = "compact-";
+/// Files of a day and host that have more bytes together are left as they are: they are read into memory.
+const LARGEST: u64 = 512 << 20;
+
+/// What was joined.
+#[derive(Debug, Default, Serialize)]
+pub struct Compacted {
+    /// Days of hosts whose files were joined.
+    pub partitions: usize,
+    /// Files that were deleted after their rows were in another.
+    pub deleted: usize,
+    /// Files that stay as they are, with the reason.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Joins the files of each table, host and day up to `until`.
+///
+/// A joined file names those that it stands for, and readers of ours leave these out. So an end at any moment, by `kill -9`
+/// too, loses no row and shows none twice; the next compaction deletes what is left.
+///
+/// # Errors
+/// The store's. What was joined before stays joined.
+pub async fn compact(store: &Store, until: &str) -> Result<Compacted, write::Error> {
+    let days = Days { since: None, until: Some(until.to_owned()) };
+    let mut all = Compacted::default();
+    for table in TABLES {
+        let files = read::files(store, table, &days).await?;
+        all.left_out.extend(files.left_out);
+        let mut parts: BTreeMap<(String, String), Vec<File>> = BTreeMap::new();
+        for file in files.good {
+            store.sweep(&file);
+            parts.entry((file.date.clone(), file.host.clone())).or_default().push(file);
+        }
+        for ((date, host), good) in parts {
+            if good.len() < 2 {
+                continue;
+            }
+            let bytes: u64 = good.iter().map(|file| file.meta.size).sum();
+            if bytes > LARGEST {
+                let why = format!("the day's files have {bytes} bytes; up to {LARGEST} are joined");
+                all.left_out.push(LeftOut { file: format!("{}/date={date}/host={host}", table.name), why });
+                continue;
+            }
+            let stands_for = files.names.get(&(date.clone(), host.clone())).cloned().unwrap_or_default();
+            match join(store, table, (&date, &host), &good, stands_for).await? {
+                Ok(()) => {
+                    all.partitions += 1;
+                    for file in &good {
+                        store.delete(&file.meta.location).await?;
+                    }
+                    all.deleted += good.len();
+                }
+                Err(left_out) => all.left_out.push(left_out),
+            }
+        }
+        for file in files.replaced {
+            store.delete(&file.meta.location).await?;
+            all.deleted += 1;
+        }
+    }
+    Ok(all)
+}
+
+async fn join(
+    store: &Store,
+    table: &Table,
+    (date, host): (&str, &str),
+    files: &[File],
+    mut stands_for: Vec<String>,
+) -> Result<Result<(), LeftOut>, write::Error> {
+    let mut batches = Vec::new();
+    for file in files {
+        let location = &file.meta.location;
+        let read = match store.read(location).await {
+            Ok(bytes) => rows(table, bytes.into()).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok(rows) => batches.extend(rows),
+            Err(why) => return Ok(Err(LeftOut { file: location.to_string(), why })),
+        }
+    }
+    stands_for.extend(files.iter().map(|file| file.name.trim_end_matches(".parquet").to_owned()));
+    stands_for.sort();
+    stands_for.dedup();
+    let generation =
+        stands_for.iter().filter_map(|name| name.strip_prefix(COMPACTED)?.parse::<u32>().ok()).max();
+    let generation = generation.unwrap_or(0).saturating_add(1);
+    let file = path(table.name, date, host, &format!("{COMPACTED}{generation:06}"));
+    let bytes = write::parquet(table, &batches, &stands_for)?;
+    // Of two compactions at the same time one makes the file of this generation, and the other finds it there.
+    Ok(if store.create(&file, bytes).await? {
+        Ok(())
+    } else {
+        Err(LeftOut { file: file.to_string(), why: "another compaction was faster".to_owned() })
+    })
+}
+
+/// The rows of a file in the table's schema: columns that it does not have are null.
+fn rows(table: &Table, bytes: Bytes) -> Result<Vec<RecordBatch>, arrow::error::ArrowError> {
+    let schema = table.schema();
+    let mut batches = Vec::new();
+    for batch in ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()? {
+        let batch = batch?;
+        let column =
+            |field: &std::sync::Arc<arrow::datatypes::Field>| match batch.column_by_name(field.name()) {
+                Some(column) => std::sync::Arc::clone(column),
+                None => arrow::array::new_null_array(field.data_type(), batch.num_rows()),
+            };
+        batches.push(RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect())?);
+    }
+    Ok(batches)
+}
+
+/// Old files.
+#[derive(Debug, Default, Serialize)]
+pub struct Old {
+    /// The first day that is kept.
+    pub keep_from: String,
+    /// Files by table and day.
+    pub days: BTreeMap<String, usize>,
+    /// Their number.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether they were deleted.
+    pub deleted: bool,
+}
+
+/// Finds the files of the days before `keep_from`, and deletes them if `apply` says so.
+///
+/// # Errors
+/// The store's. What was deleted before is gone.
+pub async fn retain(store: &Store, keep_from: &str, apply: bool) -> Result<Old, write::Error> {
+    let mut old = Old { keep_from: keep_from.to_owned(), deleted: apply, ..Old::default() };
+    for table in TABLES {
+        for file in store.files(table.name, &Days::default()).await? {
+            if file.date.as_str() >= keep_from {
+                continue;
+            }
+            if apply {
+                store.delete(&file.meta.location).await?;
+            }
+            *old.days.entry(format!("{}/{}", table.name, file.date)).or_default() += 1;
+            old.files += 1;
+            old.bytes += file.meta.size;
+        }
+    }
+    Ok(old)
+}

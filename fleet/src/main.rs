@@ -1,0 +1,382 @@
+//! `exitless-fleet`: results of many hosts in one data set.
+
+use std::io::{BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use chrono::{DateTime, NaiveDate, Utc};
+use clap::{Args, Parser, Subcommand};
+use exits::{counted, printable};
+
+use exitless_fleet::agent::{self, Agent};
+use exitless_fleet::document::{self, LARGEST_FILE, Origin};
+use exitless_fleet::engine::{self, Bounds};
+use exitless_fleet::output::{self, Form};
+use exitless_fleet::read::LeftOut;
+use exitless_fleet::store::{Days, Store, is_day};
+use exitless_fleet::{keep, report, write};
+
+/// All was done.
+const DONE: u8 = 0;
+/// Something was left out of what was done: a file, or rows.
+const LEFT_OUT: u8 = 1;
+/// The command line is wrong, or the query.
+const USAGE: u8 = 2;
+/// It failed.
+const FAILED: u8 = 125;
+
+/// Keep the results of many hosts in one data set, and ask it.
+#[derive(Parser)]
+#[command(name = "exitless-fleet", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Add the --json output of exitless to the data set.
+    ///
+    /// Exit status: 0; 1 when some files were refused; 2 for a wrong command line; 125 when the store failed.
+    Add(Add),
+    /// Answer a query in SQL.
+    ///
+    /// Exit status: 0; 1 when files could not be read or rows were left out; 2 for a wrong command line or query; 125 when
+    /// there is no answer.
+    Query(Query),
+    /// Answer the ready questions: hosts, VMs, reasons, parameters, kernels.
+    ///
+    /// Exit status: as of query.
+    Report(Report),
+    /// Join the small files of past days.
+    ///
+    /// Exit status: 0; 1 when some files stay as they are; 2 for a wrong command line; 125 when the store failed.
+    Compact(Compact),
+    /// Show, or with --apply delete, the files of old days.
+    ///
+    /// Exit status: 0; 2 for a wrong command line; 125 when the store failed.
+    Retain(Retain),
+    /// Collect on this host at an interval, and send it to the data set.
+    ///
+    /// Exit status: 0 when it was ended by SIGINT or SIGTERM; 2 for a wrong command line; 125 when it cannot work.
+    Agent(AgentArguments),
+}
+
+#[derive(Args)]
+struct At {
+    /// The data set: a folder, or file://, s3://, gs:// or az:// (their keys are taken from the environment).
+    #[arg(long, value_name = "URL", env = "EXITLESS_FLEET_STORE")]
+    store: String,
+}
+
+#[derive(Args)]
+struct Add {
+    #[command(flatten)]
+    at: At,
+    /// The host that the files are of; goes before what they say.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// When they were made, if they do not say so: 2026-01-31T12:00:00Z [default: when the file was changed]
+    #[arg(long, value_name = "TIME")]
+    time: Option<DateTime<Utc>>,
+    /// Outputs of exitless doctor, verify, vms, stat, report, probe, prove and experiment report with --json.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+struct Limits {
+    #[command(flatten)]
+    at: At,
+    /// Read only files from this day on: 2026-01-31.
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    since: Option<String>,
+    /// Read only files up to this day.
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    until: Option<String>,
+    /// Refuse to answer if a file cannot be read.
+    #[arg(long)]
+    strict: bool,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    time: u64,
+    /// Memory for the query in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    memory: u32,
+}
+
+impl Limits {
+    fn bounds(&self, rows: usize) -> Bounds {
+        Bounds {
+            memory: (self.memory as usize) << 20,
+            time: Duration::from_secs(self.time),
+            rows,
+            days: Days { since: self.since.clone(), until: self.until.clone() },
+            strict: self.strict,
+        }
+    }
+}
+
+#[derive(Args)]
+struct Query {
+    #[command(flatten)]
+    limits: Limits,
+    /// The most rows of the answer.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    rows: u32,
+    /// The form of the answer.
+    #[arg(long, value_enum, default_value_t = Form::Table, conflicts_with = "json")]
+    output: Form,
+    /// Print one JSON document; short for --output json.
+    #[arg(long)]
+    json: bool,
+    /// The query: SHOW TABLES, SELECT ... FROM hosts.
+    #[arg(value_name = "SQL")]
+    sql: String,
+}
+
+#[derive(Args)]
+struct Report {
+    #[command(flatten)]
+    limits: Limits,
+    /// The host whose module parameters the others should have [default: the most frequent value of each].
+    #[arg(long, value_name = "HOST")]
+    baseline: Option<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Compact {
+    #[command(flatten)]
+    at: At,
+    /// Up to this day [default: yesterday, UTC].
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    until: Option<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Retain {
+    #[command(flatten)]
+    at: At,
+    /// Keep this many days, today (UTC) included.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    /// Delete; without it the files are only counted.
+    #[arg(long)]
+    apply: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct AgentArguments {
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+fn day(text: &str) -> Result<String, String> {
+    if is_day(text) { Ok(text.to_owned()) } else { Err("a day is written YYYY-MM-DD".to_owned()) }
+}
+
+fn main() -> ExitCode {
+    // Before threads are there.
+    let arguments = Arguments::parse();
+    if let Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) = &arguments.command
+    {
+        bound(limits);
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().thread_stack_size(engine::STACK).max_blocking_threads(16);
+    let runtime = match builder.build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into(), FAILED),
+    };
+    let code = match runtime.block_on(run(arguments.command)) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(DONE),
+        Err(error) => {
+            let usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
+            let usage = usage || error.downcast_ref::<Usage>().is_some();
+            failed(&error, if usage { USAGE } else { FAILED })
+        }
+    };
+    // A query that was given up may still compute.
+    runtime.shutdown_background();
+    code
+}
+
+/// A wrong command line that clap cannot see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
+    eprintln!("exitless-fleet: {}", printable(&format!("{error:#}")));
+    ExitCode::from(status)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
+    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+}
+
+/// Bounds the data of the process: functions of SQL make values that no operator accounts for.
+fn bound(limits: &Limits) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const BESIDE: u64 = 1 << 30;
+    let most = (u64::from(limits.memory) << 20) * 2 + BESIDE;
+    let maximum = getrlimit(Resource::Data).maximum;
+    // Fails only if the bound is lower already.
+    let _ = setrlimit(
+        Resource::Data,
+        Rlimit { current: Some(maximum.map_or(most, |maximum| most.min(maximum))), maximum },
+    );
+}
+
+async fn run(command: Command) -> anyhow::Result<u8> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let code = match command {
+        Command::Add(arguments) => add(arguments).await?,
+        Command::Query(arguments) => {
+            let bounds = arguments.limits.bounds(arguments.rows as usize);
+            let store = Store::open(&arguments.limits.at.store, false)?;
+            let answer = engine::answer(&store, &bounds, &arguments.sql).await?;
+            let form = if arguments.json { Form::Json } else { arguments.output };
+            output::answer(&mut out, &answer, form, width())?;
+            out.flush()?;
+            tell(&answer.left_out);
+            if answer.is_cut {
+                eprintln!(
+                    "Only the first {} are shown; --rows shows more",
+                    counted(u64::from(arguments.rows), "row")
+                );
+            }
+            if answer.is_cut || !answer.left_out.is_empty() { LEFT_OUT } else { DONE }
+        }
+        Command::Report(arguments) => {
+            let bounds = arguments.limits.bounds(report::MOST_ROWS);
+            let store = Store::open(&arguments.limits.at.store, false)?;
+            let report = report::ask(&store, bounds, arguments.baseline.as_deref()).await?;
+            if arguments.json {
+                serde_json::to_writer(&mut out, &report)?;
+                writeln!(out)?;
+            } else {
+                out.write_all(report.text(width()).as_bytes())?;
+            }
+            out.flush()?;
+            tell(&report.left_out);
+            if report.left_out.is_empty() && report.cut.is_empty() { DONE } else { LEFT_OUT }
+        }
+        Command::Compact(arguments) => {
+            let store = Store::open(&arguments.at.store, false)?;
+            let until = arguments.until.unwrap_or_else(|| days_ago(1));
+            let done = keep::compact(&store, &until).await?;
+            if arguments.json {
+                serde_json::to_writer(&mut out, &done)?;
+                writeln!(out)?;
+            } else {
+                let joined = counted(done.partitions as u64, "day");
+                writeln!(out, "Joined {joined} of hosts; deleted {}", counted(done.deleted as u64, "file"))?;
+            }
+            out.flush()?;
+            tell(&done.left_out);
+            if done.left_out.is_empty() { DONE } else { LEFT_OUT }
+        }
+        Command::Retain(arguments) => {
+            let store = Store::open(&arguments.at.store, false)?;
+            let old = keep::retain(&store, &days_ago(arguments.days - 1), arguments.apply).await?;
+            if arguments.json {
+                serde_json::to_writer(&mut out, &old)?;
+                writeln!(out)?;
+            } else {
+                for (day, files) in &old.days {
+                    writeln!(out, "{} {files:>8}", printable(day))?;
+                }
+                let (files, from) = (counted(old.files as u64, "file"), &old.keep_from);
+                let done = if old.deleted { "Deleted" } else { "Would delete (--apply does)" };
+                writeln!(out, "{done} {files} of {} bytes from before {from}", old.bytes)?;
+            }
+            out.flush()?;
+            DONE
+        }
+        Command::Agent(arguments) => {
+            let store = Store::open(&arguments.at.store, true)?;
+            agent::run(&store, &arguments.agent).await?;
+            DONE
+        }
+    };
+    Ok(code)
+}
+
+async fn add(arguments: Add) -> anyhow::Result<u8> {
+    let store = Store::open(&arguments.at.store, true)?;
+    let mut all = write::Written::default();
+    let mut refused = 0;
+    for path in &arguments.files {
+        let read = read(path).and_then(|(bytes, changed)| {
+            let time = arguments.time.unwrap_or(changed);
+            let origin = Origin { file: path.display().to_string(), host: arguments.host.clone(), time };
+            Ok(document::rows(&bytes, &origin)?)
+        });
+        match read {
+            Ok(rows) => {
+                let written = write::rows(&store, &rows).await?;
+                all.rows += written.rows;
+                all.files += written.files;
+                all.known += written.known;
+            }
+            Err(error) => {
+                refused += 1;
+                failed(&error, LEFT_OUT);
+            }
+        }
+    }
+    let rows = counted(all.rows as u64, "row");
+    let known = if all.known > 0 { format!("; {} had been added before", all.known) } else { String::new() };
+    println!("Added {rows} in {}{known}", counted(all.files as u64, "file"));
+    Ok(if refused > 0 { LEFT_OUT } else { DONE })
+}
+
+/// A file, not more of it than is taken, and when it was changed.
+fn read(path: &Path) -> anyhow::Result<(Vec<u8>, DateTime<Utc>)> {
+    let file = std::fs::File::open(path).with_context(|| format!("Opening {} failed", path.display()))?;
+    let changed = file.metadata()?.modified()?.into();
+    let mut bytes = Vec::new();
+    let read = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("Reading {} failed", path.display()))?;
+    Ok((bytes, changed))
+}
+
+fn tell(left_out: &[LeftOut]) {
+    /// More are only counted.
+    const NAMED: usize = 20;
+    for one in left_out.iter().take(NAMED) {
+        eprintln!("exitless-fleet: {}: {}", printable(&one.file), printable(&one.why));
+    }
+    if !left_out.is_empty() {
+        eprintln!("Left out: {}", counted(left_out.len() as u64, "file"));
+    }
+}
+
+fn days_ago(days: u32) -> String {
+    let today: NaiveDate = Utc::now().date_naive();
+    (today - chrono::Days::new(u64::from(days))).format("%Y-%m-%d").to_string()
+}
+
+/// The width of the terminal, or of a page.
+fn width() -> u16 {
+    let terminal = std::io::stdout().is_terminal().then(|| comfy_table::Table::new().width()).flatten();
+    terminal.map_or(output::WIDTH, |width| width.max(output::WIDTH))
+}

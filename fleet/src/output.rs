@@ -1,0 +1,132 @@
+//! Answers as text, JSON and CSV.
+
+use std::io::Write;
+
+use anyhow::Context;
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use comfy_table::{ContentArrangement, Table, presets};
+use exits::printable;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::engine::Answer;
+use crate::read::LeftOut;
+
+/// The format number of JSON documents.
+pub const FORMAT: u32 = 1;
+/// The width of tables, if the terminal does not say another.
+pub const WIDTH: u16 = 80;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// A table.
+    Table,
+    /// One JSON document.
+    Json,
+    /// Comma-separated values.
+    Csv,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: u32,
+    version: &'static str,
+    is_cut: bool,
+    left_out: &'a [LeftOut],
+    rows: Box<RawValue>,
+}
+
+/// Writes an answer.
+///
+/// # Errors
+/// The output's, or a value that cannot be shown.
+pub fn answer(out: &mut impl Write, answer: &Answer, form: Form, width: u16) -> anyhow::Result<()> {
+    match form {
+        Form::Table => writeln!(out, "{}", table(answer, width)?)?,
+        Form::Json => {
+            let document = Document {
+                format: FORMAT,
+                version: env!("CARGO_PKG_VERSION"),
+                is_cut: answer.is_cut,
+                left_out: &answer.left_out,
+                rows: rows(&answer.batches)?,
+            };
+            serde_json::to_writer(&mut *out, &document)?;
+            writeln!(out)?;
+        }
+        Form::Csv => {
+            let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut *out);
+            for batch in &answer.batches {
+                writer.write(&flat(batch)?).context("The rows cannot be written as CSV")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows as a JSON array of objects; nulls are there.
+///
+/// # Errors
+/// A value that JSON does not have.
+pub fn rows(batches: &[RecordBatch]) -> anyhow::Result<Box<RawValue>> {
+    let mut bytes = Vec::new();
+    let mut writer = arrow::json::WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .build::<_, arrow::json::writer::JsonArray>(&mut bytes);
+    for batch in batches {
+        writer.write(batch).context("The rows cannot be written as JSON")?;
+    }
+    writer.finish()?;
+    drop(writer);
+    let text = if bytes.is_empty() { "[]".to_owned() } else { String::from_utf8(bytes)? };
+    Ok(RawValue::from_string(text)?)
+}
+
+fn table(answer: &Answer, width: u16) -> anyhow::Result<Table> {
+    let mut table = plain(width);
+    table.set_header(answer.schema.fields().iter().map(|field| printable(field.name())));
+    let options = FormatOptions::new().with_display_error(true);
+    for batch in &answer.batches {
+        let columns: Result<Vec<_>, _> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options)).collect();
+        let columns = columns?;
+        for row in 0..batch.num_rows() {
+            table.add_row(columns.iter().map(|column| printable(&column.value(row).to_string())));
+        }
+    }
+    Ok(table)
+}
+
+/// A table without lines between its columns.
+#[must_use]
+pub fn plain(width: u16) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+/// Lists as text, which CSV does not have.
+fn flat(batch: &RecordBatch) -> anyhow::Result<RecordBatch> {
+    use arrow::array::{ArrayRef, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use std::sync::Arc;
+
+    let options = FormatOptions::new();
+    let mut fields = Vec::new();
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        if field.data_type().is_nested() {
+            let format = ArrayFormatter::try_new(column, &options)?;
+            let text =
+                (0..column.len()).map(|row| column.is_valid(row).then(|| format.value(row).to_string()));
+            columns.push(Arc::new(text.collect::<StringArray>()));
+            fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
+        } else {
+            columns.push(Arc::clone(column));
+            fields.push(Arc::clone(field));
+        }
+    }
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}

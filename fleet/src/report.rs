@@ -1,0 +1,244 @@
+//! The ready questions of a fleet, each a query, and their answers as text and JSON.
+
+mod kernels;
+mod text;
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Bounds, Engine, Error};
+use crate::output::{self, FORMAT};
+use crate::read::LeftOut;
+use crate::store::Store;
+
+pub use kernels::{Change, KernelChange};
+
+/// The most rows of each answer.
+pub const MOST_ROWS: usize = 50_000;
+
+/// The answers.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The format number.
+    pub format: u32,
+    /// The version of this program.
+    pub version: &'static str,
+    /// Hosts seen.
+    pub hosts: usize,
+    /// VMs seen by the last `verify` of their hosts.
+    pub vms: usize,
+    /// Hosts that could run guests without interrupt exits, and do not.
+    pub idle_hosts: Vec<IdleHost>,
+    /// VMs for which it is inhibited, partly or wholly.
+    pub inhibited_vms: Vec<InhibitedVm>,
+    /// Reasons by the CPU time of their handling, without idle time.
+    pub reasons: Vec<Reason>,
+    /// Parameters of modules that differ from the baseline's.
+    pub drift: Vec<Drift>,
+    /// The host of the baseline; without one it is the most frequent value of each parameter.
+    pub baseline: Option<String>,
+    /// Exits before and after a change of a host's kernel.
+    pub kernels: Vec<KernelChange>,
+    /// Answers of which only the first [`MOST_ROWS`] rows are here.
+    pub cut: Vec<&'static str>,
+    /// Files that could not be read.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A host whose CPU has APICv or AVIC, and whose module has it off.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct IdleHost {
+    /// The host.
+    pub host: String,
+    /// `APICv`, `AVIC` or `x2AVIC`.
+    pub mechanism: Option<String>,
+    /// `doctor`'s conclusion.
+    pub outcome: Option<String>,
+    /// The next step.
+    pub next_step: Option<String>,
+    /// The kernel.
+    pub kernel: Option<String>,
+}
+
+/// A VM for which it is not active.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InhibitedVm {
+    /// Its host.
+    pub host: String,
+    /// Its name.
+    pub vm: String,
+    /// `inhibited` or `partly`.
+    pub state: String,
+    /// The reasons in force.
+    pub inhibit_reasons: Option<Vec<String>>,
+    /// What removes them.
+    pub fixes: Option<Vec<String>>,
+}
+
+/// A reason, over the fleet.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Reason {
+    /// `vmx`, `svm` or `xen`.
+    pub isa: Option<String>,
+    /// The reason.
+    pub reason: String,
+    /// Hosts that had such exits.
+    pub hosts: i64,
+    /// Exits.
+    pub exits: i64,
+    /// Seconds of a CPU for their handling.
+    pub handling_s: f64,
+    /// Its share of the handling of all reasons that are not idle time, in percent.
+    pub percent: Option<f64>,
+}
+
+/// A parameter that differs.
+#[derive(Debug, Serialize)]
+pub struct Drift {
+    /// The host.
+    pub host: String,
+    /// The module.
+    pub module: String,
+    /// The parameter.
+    pub parameter: String,
+    /// Its value there.
+    pub value: String,
+    /// The baseline's.
+    pub baseline: String,
+}
+
+#[derive(Deserialize)]
+struct Parameter {
+    host: String,
+    module: String,
+    parameter: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    hosts: usize,
+    vms: usize,
+}
+
+const COUNTS: &str = "SELECT (SELECT count(*) FROM hosts) AS hosts, (SELECT count(*) FROM vms) AS vms";
+const IDLE_HOSTS: &str = "SELECT host, mechanism, outcome, next_step, kernel FROM hosts WHERE capable AND NOT enabled ORDER BY host";
+const INHIBITED_VMS: &str = "SELECT host, vm, state, inhibit_reasons, fixes FROM vms WHERE state IN ('inhibited', 'partly') \
+     ORDER BY host, vm, pid";
+const REASONS: &str = "SELECT isa, reason, count(DISTINCT host) AS hosts, sum(exits) AS exits, sum(handling_s) AS handling_s, \
+     100 * sum(handling_s) / nullif(sum(sum(handling_s)) OVER (), 0) AS percent \
+     FROM exits_by_reason WHERE reason IS NOT NULL AND NOT is_idle GROUP BY isa, reason ORDER BY handling_s DESC, reason";
+const PARAMETERS: &str =
+    "SELECT host, module, parameter, value FROM parameters ORDER BY host, module, parameter";
+
+/// Asks all of them.
+///
+/// # Errors
+/// Those of the engine; a baseline that the data set does not have.
+pub async fn ask(store: &Store, bounds: Bounds, baseline: Option<&str>) -> Result<Report, Error> {
+    let engine = Engine::open(store, bounds).await?;
+    let mut cut = Vec::new();
+    let counts: Vec<Counts> = rows(&engine, "counts", COUNTS, &mut cut).await?;
+    let (hosts, vms) = counts.first().map_or((0, 0), |counts| (counts.hosts, counts.vms));
+    let idle_hosts = rows(&engine, "idle_hosts", IDLE_HOSTS, &mut cut).await?;
+    let inhibited_vms = rows(&engine, "inhibited_vms", INHIBITED_VMS, &mut cut).await?;
+    let reasons = rows(&engine, "reasons", REASONS, &mut cut).await?;
+    let parameters = rows(&engine, "drift", PARAMETERS, &mut cut).await?;
+    let drift = drift(&parameters, baseline)?;
+    let hours = rows(&engine, "kernels", kernels::HOURS, &mut cut).await?;
+    let kernels = kernels::changes(&hours);
+    Ok(Report {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION"),
+        hosts,
+        vms,
+        idle_hosts,
+        inhibited_vms,
+        reasons,
+        drift,
+        baseline: baseline.map(ToOwned::to_owned),
+        kernels,
+        cut,
+        left_out: engine.left_out,
+    })
+}
+
+async fn rows<T: DeserializeOwned>(
+    engine: &Engine,
+    name: &'static str,
+    sql: &str,
+    cut: &mut Vec<&'static str>,
+) -> Result<Vec<T>, Error> {
+    let answer = engine.answer(sql).await?;
+    if answer.is_cut {
+        cut.push(name);
+    }
+    let wrong = |why: String| Error::Query(format!("the rows of {name} cannot be read: {why}"));
+    let json = output::rows(&answer.batches).map_err(|error| wrong(format!("{error:#}")))?;
+    serde_json::from_str(json.get()).map_err(|error| wrong(error.to_string()))
+}
+
+/// Parameters that differ from the baseline host's, or from the most frequent value of each on hosts with that module.
+fn drift(parameters: &[Parameter], baseline: Option<&str>) -> Result<Vec<Drift>, Error> {
+    let mut usual: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    match baseline {
+        Some(host) => {
+            let own = parameters.iter().filter(|one| one.host == host);
+            usual.extend(own.map(|one| ((one.module.as_str(), one.parameter.as_str()), one.value.as_str())));
+            if usual.is_empty() {
+                return Err(Error::Query(format!(
+                    "the data set has no parameters of the baseline host {host}"
+                )));
+            }
+        }
+        None => {
+            let mut counts: BTreeMap<(&str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
+            for one in parameters {
+                let values = counts.entry((&one.module, &one.parameter)).or_default();
+                *values.entry(&one.value).or_default() += 1;
+            }
+            for (key, values) in counts {
+                // Of equally frequent ones the first in order, every time.
+                if let Some((value, _)) = values.iter().rev().max_by_key(|(_, count)| **count) {
+                    usual.insert(key, value);
+                }
+            }
+        }
+    }
+    let differs = parameters.iter().filter_map(|one| {
+        let expected = usual.get(&(one.module.as_str(), one.parameter.as_str())).copied();
+        // What the baseline was not asked for is no drift.
+        expected.filter(|expected| *expected != one.value).map(|expected| Drift {
+            host: one.host.clone(),
+            module: one.module.clone(),
+            parameter: one.parameter.clone(),
+            value: one.value.clone(),
+            baseline: expected.to_owned(),
+        })
+    });
+    Ok(differs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameter(host: &str, value: &str) -> Parameter {
+        let [module, parameter] = ["kvm_amd", "avic"].map(ToOwned::to_owned);
+        Parameter { host: host.to_owned(), module, parameter, value: value.to_owned() }
+    }
+
+    #[test]
+    fn the_odd_one_drifts_from_the_many_and_the_many_from_a_named_one() {
+        let all = [parameter("a", "Y"), parameter("b", "N"), parameter("c", "Y")];
+        let hosts =
+            |baseline| drift(&all, baseline).unwrap().into_iter().map(|one| one.host).collect::<Vec<_>>();
+        assert_eq!(hosts(None), ["b"]);
+        assert_eq!(hosts(Some("b")), ["a", "c"]);
+        assert!(
+            drift(&all, Some("d")).unwrap_err().to_string().contains("no parameters of the baseline host d")
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! Exits before and after a change of a host's kernel.
+//!
+//! Exits come in bursts, and neighbouring intervals are alike. So the hour is what is compared: each gives one rate, and both
+//! sides' hours are compared as runs are ([`stats::contrast`]). With fewer than three hours on a side there is no interval.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stats::contrast::{Scale, unpaired};
+use stats::{Contrast, LEVEL, mean};
+
+/// Hours of each host and kernel, in order of time.
+pub(super) const HOURS: &str = "SELECT host_name AS host, kernel, CAST(date_trunc('hour', interval_start) AS BIGINT) AS hour, \
+     sum(exits) AS exits, sum(handling_ns) AS handling_ns, sum(observed_ns) AS observed_ns FROM raw.intervals \
+     WHERE kernel IS NOT NULL AND observed_ns > 0 GROUP BY host_name, kernel, date_trunc('hour', interval_start) \
+     ORDER BY host, hour";
+
+/// The dealings of permutation tests are the same each time.
+const SEED: u64 = 1;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Hour {
+    host: String,
+    kernel: String,
+    hour: i64,
+    exits: i64,
+    handling_ns: i64,
+    observed_ns: i64,
+}
+
+/// The exits of a host under two kernels, one after the other.
+#[derive(Debug, Serialize)]
+pub struct KernelChange {
+    /// The host.
+    pub host: String,
+    /// The kernel before.
+    pub before: String,
+    /// The kernel after.
+    pub after: String,
+    /// Hours under each.
+    pub hours: [usize; 2],
+    /// Exits a second under each.
+    pub exits_per_second: [f64; 2],
+    /// Their change.
+    pub exits: Option<Change>,
+    /// Handling time in percent of a CPU under each, with idle time in HLT.
+    pub handling_percent: [f64; 2],
+    /// Its change.
+    pub handling: Option<Change>,
+}
+
+/// A change in percent.
+#[derive(Debug, Serialize)]
+pub struct Change {
+    /// The estimate.
+    pub percent: f64,
+    /// Lower end of the 95 % interval; null where there is none, and where nothing bounds it.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// The p value.
+    pub p_value: Option<f64>,
+    /// `more`, `fewer`, `not-seen`, or `too-few` hours.
+    pub finding: &'static str,
+}
+
+impl Change {
+    fn of(contrast: Contrast) -> Self {
+        let interval = contrast.interval;
+        let seen = contrast.p_value.is_some_and(|p| p < LEVEL)
+            && interval.is_some_and(|interval| !interval.holds_zero());
+        let finding = match (interval, seen) {
+            (None, _) => "too-few",
+            (Some(_), false) => "not-seen",
+            (Some(_), true) if contrast.estimate > 0.0 => "more",
+            (Some(_), true) => "fewer",
+        };
+        let end = |end: f64| Some(end).filter(|end| end.is_finite());
+        Self {
+            percent: contrast.estimate,
+            low: interval.and_then(|interval| end(interval.low)),
+            high: interval.and_then(|interval| end(interval.high)),
+            p_value: contrast.p_value,
+            finding,
+        }
+    }
+}
+
+/// The last change of each host's kernel.
+pub(super) fn changes(hours: &[Hour]) -> Vec<KernelChange> {
+    let mut hosts: BTreeMap<&str, Vec<&Hour>> = BTreeMap::new();
+    for hour in hours {
+        hosts.entry(&hour.host).or_default().push(hour);
+    }
+    hosts.into_values().filter_map(|hours| change(&hours)).collect()
+}
+
+fn change(hours: &[&Hour]) -> Option<KernelChange> {
+    let last = hours.iter().max_by_key(|hour| hour.hour)?;
+    let under = |kernel: &str| hours.iter().copied().filter(|hour| hour.kernel == kernel).collect::<Vec<_>>();
+    let after = under(&last.kernel);
+    let first = after.iter().map(|hour| hour.hour).min()?;
+    // The kernel that ran last before this one first did; one that came back is compared as one.
+    let before = hours
+        .iter()
+        .filter(|hour| hour.kernel != last.kernel && hour.hour <= first)
+        .max_by_key(|hour| hour.hour)?;
+    let sides = [under(&before.kernel), after];
+    let figures = |figure: &dyn Fn(&Hour) -> f64| {
+        [0, 1].map(|side: usize| sides[side].iter().map(|hour| figure(hour)).collect::<Vec<_>>())
+    };
+    let exits = figures(&|hour| hour.exits as f64 * 1e9 / hour.observed_ns as f64);
+    let handling = figures(&|hour| hour.handling_ns as f64 * 100.0 / hour.observed_ns as f64);
+    Some(KernelChange {
+        host: last.host.clone(),
+        before: before.kernel.clone(),
+        after: last.kernel.clone(),
+        hours: [sides[0].len(), sides[1].len()],
+        exits_per_second: [0, 1].map(|side: usize| mean(&exits[side])),
+        exits: ratio(&exits),
+        handling_percent: [0, 1].map(|side: usize| mean(&handling[side])),
+        handling: ratio(&handling),
+    })
+}
+
+/// The change of figures in percent; `None` where an hour had nothing, of which there is no ratio.
+fn ratio([before, after]: &[Vec<f64>; 2]) -> Option<Change> {
+    let enter = |values: &[f64]| values.iter().map(|value| Scale::Ratio.enter(*value)).collect::<Vec<_>>();
+    let positive = before.iter().chain(after).all(|value| *value > 0.0);
+    positive.then(|| unpaired(&enter(before), &enter(after), Scale::Ratio, SEED)).flatten().map(Change::of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hours(kernel: &str, from: i64, exits: &[i64]) -> Vec<Hour> {
+        let hour = |(number, exits): (i64, &i64)| Hour {
+            host: "web-1".to_owned(),
+            kernel: kernel.to_owned(),
+            hour: from + number * 3_600_000_000,
+            exits: *exits,
+            handling_ns: exits * 2_000,
+            observed_ns: 3_600_000_000_000,
+        };
+        (0..).zip(exits).map(hour).collect()
+    }
+
+    #[test]
+    fn twice_the_exits_after_a_new_kernel_are_found_with_an_interval() {
+        let mut all = hours("6.1", 0, &[1_000_000, 1_020_000, 990_000, 1_010_000, 1_005_000]);
+        all.extend(hours("6.12", 20_000_000_000, &[2_000_000, 2_040_000, 1_980_000, 2_010_000, 2_015_000]));
+        let [found] = changes(&all).try_into().unwrap();
+        let exits = found.exits.unwrap();
+        assert_eq!((found.before.as_str(), found.after.as_str(), found.hours), ("6.1", "6.12", [5, 5]));
+        assert_eq!(exits.finding, "more");
+        assert!(exits.low.unwrap() > 90.0 && exits.high.unwrap() < 110.0, "{exits:?}");
+        assert_eq!(found.handling.unwrap().finding, "more");
+    }
+
+    #[test]
+    fn two_hours_are_too_few_and_one_kernel_is_no_change() {
+        let mut all = hours("6.1", 0, &[1_000_000, 1_020_000]);
+        assert!(changes(&all).is_empty());
+        all.extend(hours("6.12", 20_000_000_000, &[2_000_000, 2_040_000]));
+        let [found] = changes(&all).try_into().unwrap();
+        assert_eq!(found.exits.unwrap().finding, "too-few");
+    }
+
+    #[test]
+    fn hours_alike_show_no_difference() {
+        let exits = [1_000_000, 1_200_000, 900_000, 1_100_000, 1_050_000, 980_000];
+        let mut all = hours("6.1", 0, &exits);
+        all.extend(hours("6.12", 40_000_000_000, &exits));
+        let [found] = changes(&all).try_into().unwrap();
+        assert_eq!(found.exits.unwrap().finding, "not-seen");
+    }
+}

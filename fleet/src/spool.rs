@@ -1,0 +1,344 @@
+//! What an agent has collected and not yet delivered: files in a folder, oldest first, within a bound.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::document::{self, LARGEST_FILE, Origin, Rows, digest};
+use crate::store::write_whole;
+
+/// Losses that were not yet told to the data set.
+const LOST: &str = "lost.json";
+const FORMAT: u32 = 1;
+
+/// What one tick collected. Its time is the agent's; documents are as the commands printed them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tick {
+    format: u32,
+    /// The host.
+    pub host: String,
+    /// Microseconds since 1970 UTC.
+    pub time: i64,
+    /// Outputs of commands.
+    pub documents: Vec<String>,
+    /// What was dropped before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
+}
+
+/// Ticks that were dropped for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Their number.
+    pub ticks: i64,
+    /// Their bytes.
+    pub bytes: i64,
+    /// The time of the oldest.
+    pub first: i64,
+    /// The time of the newest.
+    pub last: i64,
+    /// `spool-full`, `no-space` or `refused`.
+    pub reason: String,
+}
+
+impl Tick {
+    /// What was collected just now.
+    #[must_use]
+    pub fn new(host: String, time: DateTime<Utc>, documents: Vec<String>, lost: Vec<Lost>) -> Self {
+        Self { format: FORMAT, host, time: time.timestamp_micros(), documents, lost }
+    }
+
+    /// Its rows, the same each time.
+    ///
+    /// # Errors
+    /// A document is not what it should be.
+    pub fn rows(&self) -> Result<Rows, document::Error> {
+        let mut all = Rows::new();
+        let time = DateTime::from_timestamp_micros(self.time).unwrap_or_default();
+        for text in &self.documents {
+            let origin = Origin { file: "the spool".to_owned(), host: Some(self.host.clone()), time };
+            for (table, rows) in document::rows(text.as_bytes(), &origin)? {
+                all.entry(table).or_default().extend(rows);
+            }
+        }
+        for lost in &self.lost {
+            let row = json!({
+                "host_name": self.host, "time": self.time, "source": "agent", "tool_version": env!("CARGO_PKG_VERSION"),
+                "document": digest(&serde_json::to_vec(lost).unwrap_or_default()),
+                "ticks": lost.ticks, "bytes": lost.bytes, "first": lost.first, "last": lost.last, "reason": lost.reason,
+            });
+            all.entry("losses").or_default().extend(row.as_object().cloned());
+        }
+        Ok(all)
+    }
+}
+
+/// The folder.
+#[derive(Debug)]
+pub struct Spool {
+    folder: PathBuf,
+    /// Bytes that its files may have together.
+    limit: u64,
+    /// Losses that nobody was told.
+    lost: Vec<Lost>,
+    /// Those that a tick has which is not yet kept.
+    telling: Vec<Lost>,
+}
+
+/// A file of the spool.
+#[derive(Debug, Clone)]
+pub struct Spooled {
+    number: u64,
+    time: i64,
+    bytes: u64,
+    /// Its path.
+    pub path: PathBuf,
+}
+
+impl Spool {
+    /// Opens the folder, makes it if it is missing, and clears what a kill left behind.
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let lost =
+            read_bounded(&folder.join(LOST)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(Self { folder: folder.to_owned(), limit, lost: lost.unwrap_or_default(), telling: Vec::new() })
+    }
+
+    /// Its files, oldest first. The order is that of their numbers: clocks jump.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn files(&self) -> io::Result<Vec<Spooled>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let numbers = name.to_str().and_then(|name| name.strip_suffix(".json")?.split_once('-'));
+            if let Some((number, time)) = numbers
+                && let (Ok(number), Ok(time)) = (number.parse(), time.parse())
+            {
+                files.push(Spooled { number, time, bytes: entry.metadata()?.len(), path: entry.path() });
+            }
+        }
+        files.sort_by_key(|file| file.number);
+        Ok(files)
+    }
+
+    /// The losses, for a tick that is to tell them: [`Self::told`] or [`Self::not_told`] follows.
+    #[must_use]
+    pub fn tell(&mut self) -> Vec<Lost> {
+        self.telling.append(&mut self.lost);
+        self.telling.clone()
+    }
+
+    /// Forgets the losses that were to be told: a tick that was kept or delivered has them.
+    pub fn told(&mut self) {
+        if !self.telling.is_empty() {
+            self.telling.clear();
+            self.remember();
+        }
+    }
+
+    /// Has the losses told by another tick.
+    pub fn not_told(&mut self) {
+        for lost in std::mem::take(&mut self.telling) {
+            self.add(lost);
+        }
+    }
+
+    /// Keeps a tick: durable when this returns. Makes room by dropping the oldest, which are counted.
+    ///
+    /// # Errors
+    /// There is no room even without all others; the tick is not counted as lost yet.
+    pub fn keep(&mut self, tick: &Tick) -> io::Result<()> {
+        let bytes = serde_json::to_vec(tick)?;
+        let mut files = self.files()?;
+        let number = files.last().map_or(0, |last| last.number) + 1;
+        let path = self.folder.join(format!("{number:012}-{}.json", tick.time));
+        let mut held: u64 = files.iter().map(|file| file.bytes).sum();
+        files.reverse();
+        while held + bytes.len() as u64 > self.limit {
+            let Some(oldest) = files.pop() else {
+                return Err(io::Error::new(
+                    io::ErrorKind::StorageFull,
+                    "a tick is larger than the spool may be",
+                ));
+            };
+            held -= oldest.bytes;
+            self.drop_file(&oldest, "spool-full")?;
+        }
+        loop {
+            match write_whole(&self.folder, &path, &bytes) {
+                Ok(_) => return Ok(()),
+                Err(error) if is_full(&error) => match files.pop() {
+                    Some(oldest) => self.drop_file(&oldest, "no-space")?,
+                    None => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A file's tick.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none.
+    pub fn read(&self, file: &Spooled) -> io::Result<Tick> {
+        let tick: Tick = serde_json::from_slice(&read_bounded(&file.path)?)?;
+        if tick.format == FORMAT {
+            Ok(tick)
+        } else {
+            Err(io::Error::other(format!("format {}", tick.format)))
+        }
+    }
+
+    /// Deletes a file that was delivered.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub fn delivered(&self, file: &Spooled) -> io::Result<()> {
+        fs::remove_file(&file.path)
+    }
+
+    /// Drops a file and counts it.
+    ///
+    /// # Errors
+    /// It cannot be deleted.
+    pub fn drop_file(&mut self, file: &Spooled, reason: &str) -> io::Result<()> {
+        let told = self.read(file).map(|tick| tick.lost).unwrap_or_default();
+        fs::remove_file(&file.path)?;
+        // The losses that it was to tell are not lost with it.
+        for lost in told {
+            self.add(lost);
+        }
+        self.count(file.time, file.bytes, reason);
+        Ok(())
+    }
+
+    /// Counts a tick that could not be kept.
+    pub fn count(&mut self, time: i64, bytes: u64, reason: &str) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.add(Lost { ticks: 1, bytes, first: time, last: time, reason: reason.to_owned() });
+        self.remember();
+    }
+
+    fn add(&mut self, more: Lost) {
+        match self.lost.iter_mut().find(|lost| lost.reason == more.reason) {
+            Some(lost) => {
+                lost.ticks = lost.ticks.saturating_add(more.ticks);
+                lost.bytes = lost.bytes.saturating_add(more.bytes);
+                lost.first = lost.first.min(more.first);
+                lost.last = lost.last.max(more.last);
+            }
+            None => self.lost.push(more),
+        }
+    }
+
+    /// Writes the losses down, for after a restart. On a full disk they are known to this process alone.
+    fn remember(&self) {
+        let path = self.folder.join(LOST);
+        let _ = fs::remove_file(&path);
+        let all: Vec<&Lost> = self.telling.iter().chain(&self.lost).collect();
+        if !all.is_empty()
+            && let Ok(bytes) = serde_json::to_vec(&all)
+        {
+            let _ = write_whole(&self.folder, &path, &bytes);
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // Documents are text in text here: each byte may be two.
+    fs::File::open(path)?.take(4 * LARGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick(time: i64) -> Tick {
+        Tick::new(
+            "web-1".to_owned(),
+            DateTime::from_timestamp_micros(time).unwrap(),
+            vec!["x".repeat(1000)],
+            Vec::new(),
+        )
+    }
+
+    #[test]
+    fn the_oldest_are_dropped_and_counted_and_the_count_outlives_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), 3500).unwrap();
+        // The clock goes back meanwhile; the order does not follow it.
+        for time in [50, 60, 10, 20, 30] {
+            spool.keep(&tick(time)).unwrap();
+        }
+        let mut spool = Spool::open(folder.path(), 3500).unwrap();
+        let times: Vec<i64> =
+            spool.files().unwrap().iter().map(|file| spool.read(file).unwrap().time).collect();
+        assert_eq!(times, [10, 20, 30]);
+        let [lost] = spool.tell().try_into().unwrap();
+        assert_eq!((lost.ticks, lost.first, lost.last, lost.reason.as_str()), (2, 50, 60, "spool-full"));
+    }
+
+    #[test]
+    fn losses_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        spool.count(5, 100, "no-space");
+        let told = spool.tell();
+        assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), told, "it may be killed now");
+        spool.told();
+        assert_eq!(spool.tell(), []);
+        assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), []);
+        let rows = Tick::new("a".to_owned(), Utc::now(), Vec::new(), told).rows().unwrap();
+        assert_eq!(rows["losses"][0]["ticks"], 1);
+    }
+
+    #[test]
+    fn a_tick_that_is_dropped_hands_on_the_losses_that_it_tells() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), 2500).unwrap();
+        for time in 0..9 {
+            let lost = spool.tell();
+            spool.keep(&Tick { lost, ..tick(time) }).unwrap();
+            spool.told();
+        }
+        let kept: Vec<Tick> = spool.files().unwrap().iter().map(|file| spool.read(file).unwrap()).collect();
+        let told =
+            kept.iter().flat_map(|tick| &tick.lost).chain(&spool.tell()).map(|lost| lost.ticks).sum::<i64>();
+        assert_eq!(told + i64::try_from(kept.len()).unwrap(), 9);
+    }
+
+    #[test]
+    fn a_tick_larger_than_the_spool_is_an_error_and_foreign_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("README"), "mine").unwrap();
+        fs::write(folder.path().join(".unfinished-x"), "half").unwrap();
+        let mut spool = Spool::open(folder.path(), 500).unwrap();
+        assert!(is_full(&spool.keep(&tick(1)).unwrap_err()));
+        assert!(folder.path().join("README").exists() && !folder.path().join(".unfinished-x").exists());
+    }
+}

@@ -1,0 +1,103 @@
+//! Ready views over the tables, which are in the schema `raw`.
+
+/// Name and query of each view, in the order in which they are made.
+pub const VIEWS: &[(&str, &str)] = &[
+    ("hosts", HOSTS),
+    ("parameters", PARAMETERS),
+    ("vms", VMS),
+    ("findings", FINDINGS),
+    ("apicv_state", APICV_STATE),
+    ("exits_by_reason", EXITS_BY_REASON),
+    ("ipi_cost", IPI_COST),
+    ("experiments", EXPERIMENTS),
+];
+
+/// The last value that was seen.
+macro_rules! last {
+    ($($column:literal),*) => {
+        concat!($(", last_value(", $column, " ORDER BY time) FILTER (WHERE ", $column, " IS NOT NULL) AS ", $column),*)
+    };
+}
+
+/// Each host once, with the last that is known of each of its facts.
+const HOSTS: &str = concat!(
+    "SELECT host_name AS host, max(time) AS seen",
+    last!(
+        "outcome",
+        "sentence",
+        "next_step",
+        "fail",
+        "warn",
+        "pass",
+        "skip",
+        "kernel",
+        "cpu_vendor",
+        "cpu_model",
+        "isa",
+        "module",
+        "mechanism",
+        "capable",
+        "enabled",
+        "ipi_virtualization",
+        "online_cpus",
+        "memory_bytes"
+    ),
+    " FROM raw.hosts GROUP BY host_name"
+);
+
+/// Each parameter of each host once, with its last value.
+const PARAMETERS: &str = concat!(
+    "SELECT host_name AS host, module, parameter, max(time) AS seen",
+    last!("value"),
+    " FROM raw.parameters GROUP BY host_name, module, parameter"
+);
+
+/// The VMs that the last `verify` of their host saw.
+const VMS: &str = concat!(
+    "SELECT host_name AS host, vm_name AS vm, pid, which, max(time) AS seen",
+    last!(
+        "vm_uuid",
+        "vmm",
+        "state",
+        "mode",
+        "inhibit_reasons",
+        "fixes",
+        "vcpus",
+        "active_vcpus",
+        "ipi_state",
+        "ipi_why",
+        "devices",
+        "devices_posted"
+    ),
+    " FROM raw.vms LEFT JOIN (SELECT host_name AS look_host, max(time) AS look FROM raw.hosts WHERE source = 'verify'",
+    " GROUP BY host_name) ON host_name = look_host",
+    " GROUP BY host_name, vm_name, pid, which HAVING max(time) >= coalesce(max(look), max(time))"
+);
+
+/// The findings of the last `doctor` of each host.
+const FINDINGS: &str = "SELECT host_name AS host, time AS seen, section, section_title, rule, title, state, reason, found, \
+     why, evidence, fixes FROM raw.findings JOIN (SELECT host_name AS look_host, max(time) AS look FROM raw.findings \
+     GROUP BY host_name) ON host_name = look_host AND time = look";
+
+/// The state of APICv or AVIC of each VM, and of hosts without one.
+const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(inhibit_reasons, ' ') AS reasons, \
+     mechanism, capable, enabled, vcpus, active_vcpus FROM hosts LEFT JOIN vms ON hosts.host = vms.host";
+
+/// Exits and their handling by VM and reason, over all intervals; `cpu_percent` is of one CPU.
+const EXITS_BY_REASON: &str = "SELECT host_name AS host, vm_name AS vm, isa, reason, \
+     upper(reason) LIKE 'HLT%' OR upper(reason) LIKE '%MWAIT%' AS is_idle, \
+     sum(exits) AS exits, sum(samples) AS samples, sum(handling_ns) AS handling_ns, \
+     sum(handling_ns) / 1e9 AS handling_s, max(max_ns) AS max_ns, \
+     100.0 * sum(handling_ns) / nullif(max(observed_ns), 0) AS cpu_percent \
+     FROM raw.exits LEFT JOIN (SELECT host_name AS watched, sum(observed_ns) AS observed_ns FROM raw.intervals \
+     GROUP BY host_name) ON host_name = watched GROUP BY host_name, vm_name, isa, reason";
+
+/// What IPIs cost, in cycles, and on hardware in nanoseconds.
+const IPI_COST: &str = "SELECT host_name AS host, time AS seen, kernel, measure, arm, runs, median_cycles, p99_cycles, \
+     CASE WHEN emulated IS NULL THEN median_cycles * 1e6 / tsc_khz END AS median_ns, exits_per_operation, \
+     change_percent, change_low, change_high, effect, emulated FROM raw.costs WHERE measure LIKE '%ipi%'";
+
+/// All figures of studies.
+const EXPERIMENTS: &str = "SELECT host_name AS host, time AS started, study, target, emulated, kernel, workload, metric, \
+     metric_source, unit, better, guests, arm, is_baseline, runs, mean, median, low, high, change, change_low, \
+     change_high, change_scale, p_value, p_holm, finding FROM raw.experiments";

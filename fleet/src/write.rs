@@ -1,0 +1,138 @@
+//! Rows as files of the data set.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::json::ReaderBuilder;
+use chrono::DateTime;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use serde_json::Value;
+
+use crate::document::{Row, Rows, digest};
+use crate::name::encoded;
+use crate::schema::{REPLACES_KEY, TABLE_KEY, Table, VERSION, VERSION_KEY};
+use crate::store::{self, Store, path};
+
+/// Why rows could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A row does not fit its table.
+    #[error("a row of {table} does not fit the schema: {why}")]
+    Row {
+        /// The table.
+        table: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// What was written.
+#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Written {
+    /// Rows in new files.
+    pub rows: usize,
+    /// New files.
+    pub files: usize,
+    /// Files that were there already: the same rows, added before.
+    pub known: usize,
+}
+
+/// Writes rows: a file for each table, day and host. Equal rows have equal names, so what is written twice is there once.
+///
+/// # Errors
+/// A row does not fit, and nothing was written; or the store failed, and files before that are there.
+pub async fn rows(store: &Store, rows: &Rows) -> Result<Written, Error> {
+    let mut files = Vec::new();
+    for (&name, rows) in rows {
+        let table =
+            Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })?;
+        let mut parts: BTreeMap<(String, &str), Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            let host = row.get("host_name").and_then(Value::as_str).unwrap_or_default();
+            parts.entry((day(row).unwrap_or_default(), host)).or_default().push(row);
+        }
+        for ((date, host), rows) in parts {
+            let batch = batch(table, &rows)?;
+            let first =
+                rows.iter().filter_map(|row| row.get("time")?.as_i64()).min().unwrap_or(0) / 1_000_000;
+            let content = serde_json::to_vec(&rows).unwrap_or_default();
+            let file = path(name, &date, &encoded(host), &format!("{first:010}-{}", digest(&content)));
+            files.push((file, rows.len(), parquet(table, &[batch], &[])?));
+        }
+    }
+    let mut written = Written::default();
+    for (file, rows, bytes) in files {
+        if store.create(&file, bytes).await? {
+            written.rows += rows;
+            written.files += 1;
+        } else {
+            written.known += 1;
+        }
+    }
+    Ok(written)
+}
+
+/// Whether all rows fit the schema.
+#[cfg(test)]
+pub(crate) fn check(rows: &Rows) -> Result<(), Error> {
+    for (&name, rows) in rows {
+        let table =
+            Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })?;
+        let rows: Vec<&Row> = rows.iter().collect();
+        assert_eq!(batch(table, &rows)?.num_rows(), rows.len());
+    }
+    Ok(())
+}
+
+/// The day of a row's time, in UTC.
+fn day(row: &Row) -> Option<String> {
+    let time = DateTime::from_timestamp_micros(row.get("time")?.as_i64()?)?;
+    Some(time.format("%Y-%m-%d").to_string())
+}
+
+/// Rows as a batch of their table's schema.
+fn batch(table: &Table, rows: &[&Row]) -> Result<RecordBatch, Error> {
+    let wrong = |error: arrow::error::ArrowError| Error::Row { table: table.name, why: error.to_string() };
+    // Strict: a field that is no column is a mistake of ours.
+    let mut decoder = ReaderBuilder::new(table.schema())
+        .with_strict_mode(true)
+        .with_batch_size(rows.len().max(1))
+        .build_decoder()
+        .map_err(wrong)?;
+    decoder.serialize(rows).map_err(wrong)?;
+    Ok(decoder.flush().map_err(wrong)?.unwrap_or_else(|| RecordBatch::new_empty(table.schema())))
+}
+
+/// Batches as the bytes of a file, which stands for the named ones.
+///
+/// # Errors
+/// The batches are not of the table's schema.
+pub(crate) fn parquet(table: &Table, batches: &[RecordBatch], replaces: &[String]) -> Result<Vec<u8>, Error> {
+    let wrong =
+        |error: parquet::errors::ParquetError| Error::Row { table: table.name, why: error.to_string() };
+    let said = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+    let mut metadata = vec![said(VERSION_KEY, VERSION.to_owned()), said(TABLE_KEY, table.name.to_owned())];
+    if !replaces.is_empty() {
+        metadata.push(said(REPLACES_KEY, replaces.join("\n")));
+    }
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_created_by(format!("exitless-fleet {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(metadata))
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer =
+        ArrowWriter::try_new(&mut bytes, Arc::clone(&table.schema()), Some(properties)).map_err(wrong)?;
+    for batch in batches {
+        writer.write(batch).map_err(wrong)?;
+    }
+    writer.close().map_err(wrong)?;
+    Ok(bytes)
+}

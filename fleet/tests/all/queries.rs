@@ -1,0 +1,212 @@
+//! SQL: the views, what is refused, and the bounds.
+
+use serde_json::{Value, json};
+
+use super::DataSet;
+
+#[test]
+fn every_view_answers() {
+    let data = DataSet::full();
+    for (view, rows) in [
+        ("hosts", 5),
+        ("vms", 2),
+        ("findings", 51 + 43 + 18 + 40),
+        ("apicv_state", 6),
+        ("exits_by_reason", 20),
+        ("ipi_cost", 2),
+        ("experiments", 6),
+        ("parameters", 20),
+    ] {
+        let found = data.rows(&format!("SELECT * FROM {view}"));
+        let found = found.as_array().unwrap().len();
+        // Of what the fixtures have in number, only that there is some.
+        assert!(if rows < 10 { found == rows } else { found > 5 }, "{view}: {found}");
+    }
+    let tables = data.run("query", &["SHOW TABLES"]).well();
+    assert!(tables.out.contains("exits_by_reason") && tables.out.contains("raw"), "{}", tables.out);
+    assert!(data.run("query", &["DESCRIBE hosts"]).well().out.contains("next_step"));
+    assert!(data.run("query", &["EXPLAIN SELECT * FROM hosts"]).well().out.contains("raw"));
+}
+
+#[test]
+fn a_host_is_what_is_last_known_of_it() {
+    let data = DataSet::full();
+    let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];
+    // doctor says the outcome, verify the CPU.
+    assert_eq!((&host["module"], &host["cpu_model"]), (&json!("kvm_amd"), &json!("AMD EPYC Processor")));
+    assert!(host["outcome"].is_string());
+    // A later look wins, and what it does not see stays.
+    let mut later: Value =
+        serde_json::from_str(&std::fs::read_to_string(super::fixture("verify.json")).unwrap()).unwrap();
+    later["host"]["kernel"] = json!("7.0.0");
+    later["host"]["enabled"] = Value::Null;
+    later["vms"].as_array_mut().unwrap().truncate(1);
+    let file = data.file("later.json", &later.to_string());
+    data.add("lab-1", "2026-03-03T12:00:00Z", &file);
+    let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];
+    assert_eq!((&host["kernel"], &host["enabled"]), (&json!("7.0.0"), &json!(true)));
+    // The VM that it does not see any more is gone.
+    assert_eq!(
+        data.rows("SELECT vm, vm_uuid FROM vms"),
+        json!([{"vm": "pit", "vm_uuid": "0f1d2c3b-4a59-6877-8695-a4b3c2d1e0f1"}])
+    );
+    assert_eq!(data.rows("SELECT count(*) AS n FROM raw.vms")[0]["n"], 5);
+}
+
+#[test]
+fn days_bound_what_is_read() {
+    let data = DataSet::full();
+    let count = |arguments: &[&str]| {
+        let sql = ["--json", "SELECT count(DISTINCT host_name) AS n FROM raw.hosts"];
+        data.run("query", &[arguments, &sql].concat()).well().json()["rows"][0]["n"].as_i64().unwrap()
+    };
+    assert_eq!(count(&["--since", "2026-03-02"]), 3);
+    assert_eq!(count(&["--until", "2026-03-01", "--since", "2026-01-01"]), 1);
+    let wrong = data.run("query", &["--since", "1.3.2026", "SELECT 1"]);
+    assert_eq!(wrong.status, 2);
+}
+
+#[test]
+fn nothing_but_reading_is_allowed() {
+    let data = DataSet::full();
+    let files = data.files();
+    let target = data.folder.path().join("out.csv");
+    for sql in [
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+        "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'fleet://store/hosts/'",
+        "DROP VIEW hosts",
+        "INSERT INTO raw.losses SELECT * FROM raw.losses",
+        "DELETE FROM raw.hosts",
+        "UPDATE raw.hosts SET kernel = 'x'",
+        "TRUNCATE TABLE raw.hosts",
+        &format!("COPY (SELECT 1) TO '{}' STORED AS CSV", target.display()),
+        "COPY (SELECT 1) TO 'fleet://store/x.parquet' STORED AS PARQUET",
+        "EXPLAIN ANALYZE INSERT INTO raw.losses SELECT * FROM raw.losses",
+        "SET datafusion.execution.batch_size = 1",
+        "RESET datafusion.execution.batch_size",
+        "PREPARE p AS SELECT 1",
+        "BEGIN TRANSACTION",
+        "CREATE FUNCTION f() RETURNS INT RETURN 1",
+        "SELECT 1; DROP VIEW hosts",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM 'file:///etc/passwd'",
+        "SELECT * FROM \"/etc/passwd\"",
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM parquet_metadata('/etc/passwd')",
+        "SELECT FROM WHERE",
+        "",
+    ] {
+        let said = data.run("query", &[sql]);
+        assert_eq!(said.status, 2, "{sql}: {}{}", said.out, said.err);
+        assert!(
+            said.err.starts_with("exitless-fleet: the query cannot be answered: "),
+            "{sql}: {}",
+            said.err
+        );
+        assert_eq!(said.out, "", "{sql}");
+    }
+    assert!(!target.exists());
+    assert_eq!(data.files(), files);
+}
+
+#[test]
+fn rows_time_memory_and_length_have_bounds() {
+    let data = DataSet::new();
+    data.add_fixture("a", "2026-03-01T12:00:00Z", "stat.json");
+    let cut = data.run("query", &["--json", "--rows", "7", "SELECT * FROM generate_series(1, 1000000000)"]);
+    assert_eq!((cut.status, cut.json()["is_cut"].clone()), (1, json!(true)));
+    assert_eq!(cut.json()["rows"].as_array().unwrap().len(), 7);
+    assert!(cut.err.contains("Only the first 7 rows are shown; --rows shows more"), "{}", cut.err);
+
+    let began = std::time::Instant::now();
+    let endless =
+        "SELECT sum(a.value * b.value) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
+    let late = data.run("query", &["--time", "1", endless]);
+    assert_eq!(late.status, 125, "{}", late.err);
+    assert!(late.err.contains("the query took longer than 1 s"), "{}", late.err);
+    assert!(began.elapsed().as_secs() < 30);
+
+    let large = "SELECT value FROM generate_series(1, 100000000) ORDER BY value DESC";
+    let full = data.run("query", &["--memory", "16", large]);
+    assert_ne!(full.status, 0);
+    assert!(full.err.contains("Resources exhausted") || full.err.contains("Memory"), "{}", full.err);
+
+    // What no operator accounts for ends the process, not the machine.
+    let huge = "SELECT repeat(repeat('x', 100000000), 100)";
+    assert_ne!(data.run("query", &["--memory", "64", huge]).status, 0);
+
+    let long = data.run("query", &[&format!("SELECT {}1", "1+".repeat(40_000))]);
+    assert_eq!(long.status, 2);
+    assert!(long.err.contains("at most 16384 are taken"), "{}", long.err);
+    for term in ["1", "exits"] {
+        let sum = |terms| format!("SELECT {}{term} FROM raw.intervals", format!("{term}+").repeat(terms));
+        let deep = data.run("query", &[&sum(1_900)]);
+        assert!([0, 2].contains(&deep.status), "{} {}", deep.status, deep.err);
+        let deeper = data.run("query", &[&sum(2_500)]);
+        assert!(deeper.err.contains("at most 4000 are taken"), "{}", deeper.err);
+    }
+    let nested = data.run("query", &[&format!("SELECT {}1{}", "(".repeat(1_900), ")".repeat(1_900))]);
+    assert_eq!(nested.status, 2, "{}", nested.err);
+}
+
+#[test]
+fn torn_and_foreign_files_are_named_and_the_rest_is_answered() {
+    let data = DataSet::full();
+    let sql = "SELECT sum(exits) AS n FROM raw.exits";
+    let before = data.rows(sql);
+    let folder = std::path::PathBuf::from(data.store()).join("exits/date=2026-03-01/host=lab-1");
+    let good = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(&good).unwrap();
+    std::fs::write(folder.join("torn.parquet"), &bytes[..bytes.len() / 2]).unwrap();
+    std::fs::write(folder.join("empty.parquet"), "").unwrap();
+    std::fs::write(folder.join("text.parquet"), "PAR1 is not all").unwrap();
+    // The same length, so that the metadata still adds up.
+    let at = bytes.windows(15).position(|part| part == b"exitless.schema").unwrap();
+    let value = bytes[at..].iter().position(|byte| *byte == b'1').unwrap();
+    let mut newer = bytes.clone();
+    newer[at + value] = b'2';
+    std::fs::write(folder.join("newer.parquet"), newer).unwrap();
+    // A file of another table, and what is none of the data set.
+    std::fs::write(folder.join("README"), "mine").unwrap();
+    let other = data.files().into_iter().find(|path| path.to_str().unwrap().contains("/intervals/")).unwrap();
+    std::fs::copy(other, folder.join("other.parquet")).unwrap();
+
+    let said = data.run("query", &["--json", sql]);
+    assert_eq!((said.status, said.json()["rows"].clone()), (1, before));
+    assert_eq!(said.json()["left_out"].as_array().unwrap().len(), 5);
+    for (name, why) in [
+        ("torn", "it is no whole Parquet file"),
+        ("empty", "it is no whole Parquet file"),
+        ("text", "it is no whole Parquet file"),
+        ("newer", "its schema is version 2, and this program reads 1"),
+        ("other", "it is of table intervals, not of exits"),
+    ] {
+        let line = said
+            .err
+            .lines()
+            .find(|line| line.contains(&format!("/{name}.parquet")))
+            .unwrap_or_else(|| panic!("{}", said.err));
+        assert!(line.contains(why), "{line}");
+    }
+    assert!(said.err.contains("Left out: 5 files"), "{}", said.err);
+    let strict = data.run("query", &["--strict", sql]);
+    assert_eq!(strict.status, 125);
+    assert!(strict.err.contains("5 files cannot be read, and --strict was given"), "{}", strict.err);
+    // They are not joined, and stay.
+    assert_eq!(data.run("compact", &["--until", "2026-03-01"]).status, 1);
+    assert!(folder.join("torn.parquet").exists());
+}
+
+#[test]
+fn an_answer_has_three_forms() {
+    let data = DataSet::full();
+    let sql = "SELECT vm, inhibit_reasons, vcpus FROM vms WHERE vm = 'pit'";
+    assert_eq!(data.rows(sql), json!([{"vm": "pit", "inhibit_reasons": ["PIT_REINJ"], "vcpus": 2}]));
+    let csv = data.run("query", &["--output", "csv", sql]).well();
+    assert_eq!(csv.out, "vm,inhibit_reasons,vcpus\npit,[PIT_REINJ],2\n");
+    let table = data.run("query", &[sql]).well();
+    assert!(table.out.lines().next().unwrap().contains("inhibit_reasons"), "{}", table.out);
+    assert_eq!(data.rows("SELECT host FROM hosts WHERE false"), json!([]));
+}

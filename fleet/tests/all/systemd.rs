@@ -1,0 +1,19 @@
+//! The unit of the agent.
+
+use std::process::Command;
+
+#[test]
+fn systemd_understands_the_unit() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/systemd/exitless-fleet-agent.service");
+    // The programs that it names are not installed here.
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/exitless-fleet", "/bin/true");
+    let path = folder.path().join("exitless-fleet-agent.service");
+    std::fs::write(&path, text).unwrap();
+    let verify = Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&path).output();
+    let Ok(verify) = verify else { return println!("not tested: there is no systemd-analyze here") };
+    let said = String::from_utf8_lossy(&verify.stderr);
+    // It tells of other units of this machine too.
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("exitless-fleet-agent")).collect();
+    assert!(verify.status.success() && ours.is_empty(), "{said}");
+}
