@@ -259,7 +259,7 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Re
     if let Some(from) = from {
         let mut from = from.take(most);
         from.read_to_end(&mut bytes).await?;
-        // Whoever writes more is not stopped by a full pipe.
+        // A program that writes more is not stopped by a full pipe.
         tokio::io::copy(&mut from.into_inner(), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)

@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the user can mend the command line.
+    /// Whether another command line or query may have an answer.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Long(_) | Self::Deep(_) | Self::Query(_))

@@ -31,7 +31,7 @@ pub struct Report {
     pub vms: usize,
     /// Hosts that could run guests without interrupt exits, and do not.
     pub idle_hosts: Vec<IdleHost>,
-    /// VMs for which it is inhibited, partly or wholly.
+    /// VMs for which it is inhibited, in part or in full.
     pub inhibited_vms: Vec<InhibitedVm>,
     /// Reasons by the CPU time of their handling, without idle time.
     pub reasons: Vec<Reason>,

@@ -187,7 +187,7 @@ pub const TABLES: &[Table] = &[
             some("found", Text, "the finding in one line"),
             some("why", Text, "why it matters"),
             some("evidence", Texts, "each as `place: value`"),
-            some("fixes", Texts, "what mends it; each is enough alone"),
+            some("fixes", Texts, "what fixes it; each is enough alone"),
         ],
     },
     Table {
@@ -355,6 +355,40 @@ mod tests {
             let all = names.len();
             names.dedup();
             assert_eq!(names.len(), all, "{}", table.name);
+        }
+    }
+
+    fn rows(columns: &[Column]) -> String {
+        let mut text = "| column | type | null | meaning |\n|---|---|---|---|\n".to_owned();
+        for column in columns {
+            let null = if column.nullable { "yes" } else { "" };
+            text += &format!("| `{}` | {} | {null} | {} |\n", column.name, column.of.name(), column.about);
+        }
+        text
+    }
+
+    /// The page with the text between two marks replaced.
+    fn replaced(page: &str, mark: &str, text: &str) -> String {
+        let (before, rest) = page.split_once(mark).unwrap();
+        let (_, after) = rest.split_once("<!-- end -->").unwrap();
+        format!("{before}{mark}\n{text}<!-- end -->{after}")
+    }
+
+    /// `WRITE_DOCS=1` makes it write them.
+    #[test]
+    fn the_page_has_all_tables() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleet.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let mut tables = String::new();
+        for table in TABLES {
+            tables += &format!("### `{}`\n\n{}.\n\n{}\n", table.name, table.about, rows(table.columns));
+        }
+        let written = replaced(&page, "<!-- common -->", &rows(COMMON));
+        let written = replaced(&written, "<!-- tables -->", &tables);
+        if std::env::var_os("WRITE_DOCS").is_some() {
+            std::fs::write(path, &written).unwrap();
+        } else {
+            assert_eq!(written, page, "WRITE_DOCS=1 writes it");
         }
     }
 }

@@ -225,7 +225,7 @@ fn create_local(path: &LocalPath, bytes: &[u8]) -> Result<bool, Error> {
     let make = || fs::create_dir_all(folder).map_err(failed("Making the folder of"));
     make()?;
     match write_whole(folder, path, bytes) {
-        // Whoever deleted the last file of the folder deletes the folder too.
+        // The last file of a folder is deleted together with the folder.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             make()?;
             write_whole(folder, path, bytes)

@@ -95,11 +95,11 @@ struct Device {
     delivery: String,
 }
 
-/// A cure in one line: where it is made, and the change.
-fn cure(cure: &Value) -> String {
-    match (cure["place"].as_str(), cure["change"].as_str()) {
+/// A fix in one line: where it is made, and the change.
+fn fix(fix: &Value) -> String {
+    match (fix["place"].as_str(), fix["change"].as_str()) {
         (Some(place), Some(change)) => format!("{place}: {change}"),
-        _ => cure.to_string(),
+        _ => fix.to_string(),
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn gather(value: &Value) -> Result<Gathered, Fault> {
             (None, Some(number)) => number.to_string(),
             (None, None) => "unknown".to_owned(),
         });
-        let fixes = vm.cures.iter().flat_map(|cures| cures.cures.iter().map(cure).chain(cures.next.clone()));
+        let fixes = vm.cures.iter().flat_map(|cures| cures.cures.iter().map(fix).chain(cures.next.clone()));
         let posted = vm.devices.iter().filter(|device| device.delivery == "posted").count();
         gathered.row(
             "vms",

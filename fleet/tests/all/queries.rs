@@ -142,8 +142,9 @@ fn rows_time_memory_and_length_have_bounds() {
     assert!(long.err.contains("at most 16384 are taken"), "{}", long.err);
     for term in ["1", "exits"] {
         let sum = |terms| format!("SELECT {}{term} FROM raw.intervals", format!("{term}+").repeat(terms));
-        let deep = data.run("query", &[&sum(1_900)]);
-        assert!([0, 2].contains(&deep.status), "{} {}", deep.status, deep.err);
+        // Planning it takes its time, which is bounded; its stack is not overflowed.
+        let deep = data.run("query", &["--time", "5", &sum(1_900)]);
+        assert!([0, 2, 125].contains(&deep.status), "{} {}", deep.status, deep.err);
         let deeper = data.run("query", &[&sum(2_500)]);
         assert!(deeper.err.contains("at most 4000 are taken"), "{}", deeper.err);
     }
