@@ -13,6 +13,8 @@ use crate::store::write_whole;
 
 /// Losses that were not yet told to the data set.
 const LOST: &str = "lost.json";
+/// Locked by the agent that uses the folder.
+const LOCK: &str = "lock";
 const FORMAT: u32 = 1;
 
 /// What one tick collected. Its time is the agent's; documents are as the commands printed them.
@@ -83,6 +85,8 @@ pub struct Spool {
     folder: PathBuf,
     /// Bytes that its files may have together.
     limit: u64,
+    /// Held as long as the spool is open: two agents would drop each other's files.
+    _lock: fs::File,
     /// Losses that nobody was told.
     lost: Vec<Lost>,
     /// Those that a tick has which is not yet kept.
@@ -103,9 +107,11 @@ impl Spool {
     /// Opens the folder, makes it if it is missing, and clears what a kill left behind.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// It cannot be made or read, or another agent uses it.
     pub fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
+        let lock = fs::File::create(folder.join(LOCK))?;
+        lock.try_lock().map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another agent uses it"))?;
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with('.') {
@@ -114,7 +120,13 @@ impl Spool {
         }
         let lost =
             read_bounded(&folder.join(LOST)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(Self { folder: folder.to_owned(), limit, lost: lost.unwrap_or_default(), telling: Vec::new() })
+        Ok(Self {
+            folder: folder.to_owned(),
+            limit,
+            _lock: lock,
+            lost: lost.unwrap_or_default(),
+            telling: Vec::new(),
+        })
     }
 
     /// Its files, oldest first. The order is that of their numbers: clocks jump.
@@ -295,6 +307,7 @@ mod tests {
         for time in [50, 60, 10, 20, 30] {
             spool.keep(&tick(time)).unwrap();
         }
+        drop(spool);
         let mut spool = Spool::open(folder.path(), 3500).unwrap();
         let times: Vec<i64> =
             spool.files().unwrap().iter().map(|file| spool.read(file).unwrap().time).collect();
@@ -309,9 +322,15 @@ mod tests {
         let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
         spool.count(5, 100, "no-space");
         let told = spool.tell();
-        assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), told, "it may be killed now");
+        drop(spool);
+        // It was killed before the tick was kept.
+        let mut spool = Spool::open(folder.path(), 1 << 20).unwrap();
+        assert_eq!(spool.tell(), told);
         spool.told();
         assert_eq!(spool.tell(), []);
+        let busy = Spool::open(folder.path(), 1 << 20).unwrap_err();
+        assert_eq!(busy.to_string(), "another agent uses it");
+        drop(spool);
         assert_eq!(Spool::open(folder.path(), 1 << 20).unwrap().tell(), []);
         let rows = Tick::new("a".to_owned(), Utc::now(), Vec::new(), told).rows().unwrap();
         assert_eq!(rows["losses"][0]["ticks"], 1);

@@ -119,6 +119,26 @@ fn a_compaction_that_was_killed_before_it_deleted_shows_nothing_twice() {
 }
 
 #[test]
+fn queries_beside_two_compactions_see_each_row_once() {
+    let data = DataSet::new();
+    for minute in 10..40 {
+        data.add_fixture("a", &format!("2026-03-01T10:{minute}:00Z"), "stat.json");
+    }
+    let before = data.rows(COUNT);
+    let compact = || {
+        let mut command = program();
+        command.args(["compact", "--store", &data.store(), "--until", "2026-03-01"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut compactions = [compact(), compact()];
+    while compactions.iter_mut().any(|one| one.try_wait().unwrap().is_none()) {
+        assert_eq!(data.rows(COUNT), before);
+    }
+    data.run("compact", &["--until", "2026-03-01"]);
+    assert_eq!((data.files().len(), data.rows(COUNT)), (2, before));
+}
+
+#[test]
 fn old_days_are_counted_first_and_deleted_when_that_is_said() {
     let data = DataSet::new();
     data.add_fixture("a", "2026-03-01T10:00:00Z", "stat.json");

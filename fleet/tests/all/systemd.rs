@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn systemd_understands_the_unit() {
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/systemd/exitless-fleet-agent.service");
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/fleet/exitless-fleet-agent.service");
     // The programs that it names are not installed here.
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/exitless-fleet", "/bin/true");
