@@ -73,6 +73,7 @@ lint: fmt-check clippy deny ## Check format, lints and dependencies
 
 fmt-check: setup-check
 	cargo fmt --all --check
+	cd fleet && cargo fmt --check
 
 # In the profile of the tests, whose procedural macros and build scripts serve here too.
 clippy: setup-check
