@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::DataFusionError;
@@ -48,6 +49,9 @@ pub enum Error {
     /// What the query asks for is refused or wrong.
     #[error("the query cannot be answered: {0}")]
     Query(String),
+    /// It could not be answered: memory, the store, a damaged file.
+    #[error("the query failed: {0}")]
+    Failed(String),
     /// Time is up.
     #[error("the query took longer than {} s; ask for fewer days (--since), or give --time", .0.as_secs_f64())]
     Time(Duration),
@@ -116,7 +120,7 @@ impl std::fmt::Debug for Engine {
 pub async fn answer(store: &Store, bounds: &Bounds, sql: &str) -> Result<Answer, Error> {
     for _ in 1..TRIES {
         match Engine::open(store, bounds.clone()).await?.answer(sql).await {
-            Err(Error::Query(why)) if why.contains("not found") && why.contains(".parquet") => {}
+            Err(Error::Failed(why)) if why.contains("not found") && why.contains(".parquet") => {}
             answered => return answered,
         }
     }
@@ -127,8 +131,13 @@ impl Engine {
     /// Looks at the files, and makes tables and views of them.
     ///
     /// # Errors
-    /// The store cannot be listed, or a file cannot be read where that was to be an error.
+    /// The store cannot be listed in time, or a file cannot be read where that was to be an error.
     pub async fn open(store: &Store, bounds: Bounds) -> Result<Self, Error> {
+        let time = bounds.time;
+        tokio::time::timeout(time, Self::look(store, bounds)).await.unwrap_or(Err(Error::Time(time)))
+    }
+
+    async fn look(store: &Store, bounds: Bounds) -> Result<Self, Error> {
         let context = context(store, &bounds).map_err(wrong)?;
         let mut left_out = Vec::new();
         for table in TABLES {
@@ -171,7 +180,7 @@ impl Engine {
                 let (batches, schema, is_cut) = answered.map_err(wrong)?;
                 Ok(Answer { batches, schema, is_cut, left_out: self.left_out.clone() })
             }
-            Ok(Err(panic)) => Err(Error::Query(format!("the engine failed: {panic}"))),
+            Ok(Err(panic)) => Err(Error::Failed(panic.to_string())),
             Err(_) => {
                 abort.abort();
                 Err(Error::Time(self.bounds.time))
@@ -200,7 +209,21 @@ async fn run(context: &SessionContext, sql: &str, most: usize) -> Result<Rows, D
 }
 
 fn wrong(error: DataFusionError) -> Error {
-    Error::Query(error.strip_backtrace())
+    let failed = match error.find_root() {
+        DataFusionError::ArrowError(error, _) => {
+            matches!(
+                **error,
+                ArrowError::ParquetError(_) | ArrowError::IoError(..) | ArrowError::ExternalError(_)
+            )
+        }
+        DataFusionError::IoError(_)
+        | DataFusionError::ObjectStore(_)
+        | DataFusionError::ParquetError(_)
+        | DataFusionError::ResourcesExhausted(_) => true,
+        _ => false,
+    };
+    let why = error.strip_backtrace();
+    if failed { Error::Failed(why) } else { Error::Query(why) }
 }
 
 fn context(store: &Store, bounds: &Bounds) -> Result<SessionContext, DataFusionError> {

@@ -130,8 +130,8 @@ fn rows_time_memory_and_length_have_bounds() {
 
     let large = "SELECT value FROM generate_series(1, 100000000) ORDER BY value DESC";
     let full = data.run("query", &["--memory", "16", large]);
-    assert_ne!(full.status, 0);
-    assert!(full.err.contains("Resources exhausted") || full.err.contains("Memory"), "{}", full.err);
+    assert_eq!(full.status, 125);
+    assert!(full.err.starts_with("exitless-fleet: the query failed: Resources exhausted"), "{}", full.err);
 
     // What no operator accounts for ends the process, not the machine.
     let huge = "SELECT repeat(repeat('x', 100000000), 100)";
@@ -195,6 +195,13 @@ fn torn_and_foreign_files_are_named_and_the_rest_is_answered() {
     let strict = data.run("query", &["--strict", sql]);
     assert_eq!(strict.status, 125);
     assert!(strict.err.contains("5 files cannot be read, and --strict was given"), "{}", strict.err);
+    // Whole, by its end, with a damaged page.
+    let mut damaged = bytes.clone();
+    damaged[4..60].fill(0xff);
+    std::fs::write(folder.join("damaged.parquet"), damaged).unwrap();
+    let failed = data.run("query", &["SELECT * FROM raw.exits"]);
+    assert_eq!(failed.status, 125, "{}", failed.err);
+    std::fs::remove_file(folder.join("damaged.parquet")).unwrap();
     // They are not joined, and stay.
     assert_eq!(data.run("compact", &["--until", "2026-03-01"]).status, 1);
     assert!(folder.join("torn.parquet").exists());
