@@ -32,7 +32,7 @@ fleet: setup ## Build exitless-fleet, the program for many hosts (a workspace of
 	@echo "The program: $(or $(CARGO_TARGET_DIR),fleet/target)/x86_64-unknown-linux-gnu/release/exitless-fleet"
 
 fleet-test: setup-check ## Run the tests of exitless-fleet
-	cd fleet && cargo nextest run --locked --no-fail-fast
+	cd fleet && cargo nextest run --locked --no-fail-fast --success-output final
 
 dist: setup ## Make the tarball, the packages and their checksums in target/dist (SIGN_KEY=...: signed by gpg)
 	scripts/dist

@@ -97,6 +97,8 @@ pub fn text(host: Host) -> String {
 struct Families(Host);
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
+/// Name, help, unit and value.
+type DeviceCounter<'a> = (&'a str, &'a str, Option<&'a Unit>, fn(&Device) -> f64);
 
 impl Collector for Families {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -284,7 +286,7 @@ impl Out<'_> {
                 (vec![("device", one.device.as_str()), ("name", one.name.as_str())], value(one))
             })
         };
-        let counters: [(&str, &str, Option<&Unit>, fn(&Device) -> f64); 5] = [
+        let counters: [DeviceCounter<'_>; 5] = [
             ("exitless_iocm_device_requests", "Requests to devices of I/O workers", None, |one| one.requests),
             ("exitless_iocm_device_data", "Data of these requests", Some(&Unit::Bytes), |one| one.bytes),
             ("exitless_iocm_device_errors", "Requests that failed", None, |one| one.errors),
