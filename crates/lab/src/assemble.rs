@@ -98,17 +98,18 @@ fn kernel_and_modules(root: &Path, image: &Path) -> Result<Kernel, Error> {
     Ok(Kernel { release, address: flat.address, entry: flat.entry, modules })
 }
 
-/// The module with this file name (`kvm.ko`) without its signature, unpacked from Debian's xz file.
+/// The module with this file name (`kvm.ko`) without its signature, unpacked from Debian's file.
 pub(crate) fn unpacked_module(folder: &Path, available: &[PathBuf], module: &str) -> Result<Vec<u8>, Error> {
     unpack_module(packed_module(folder, available, module)?)
 }
 
-/// Debian's xz file of the module with this file name.
+/// Debian's file of the module with this file name: an xz file, and until 6.1 the module itself.
 fn packed_module<'a>(folder: &Path, available: &'a [PathBuf], module: &str) -> Result<&'a PathBuf, Error> {
     // The kernel treats - and _ in module names as the same.
     let same = |path: &&PathBuf| {
         path.file_name().is_some_and(|name| {
-            name.to_string_lossy().replace('_', "-") == format!("{}.xz", module.replace('_', "-"))
+            let name = name.to_string_lossy().replace('_', "-");
+            name.strip_suffix(".xz").unwrap_or(&name) == module.replace('_', "-")
         })
     };
     available.iter().find(same).ok_or_else(|| Error::Kernel {
@@ -120,9 +121,11 @@ fn packed_module<'a>(folder: &Path, available: &'a [PathBuf], module: &str) -> R
 fn unpack_module(packed: &Path) -> Result<Vec<u8>, Error> {
     let file = fs::File::open(packed).map_err(Error::file("Could not open", packed))?;
     let mut unpacked = Vec::new();
-    liblzma::read::XzDecoder::new(file)
-        .read_to_end(&mut unpacked)
-        .map_err(Error::file("Could not decompress", packed))?;
+    let read = match packed.extension() {
+        Some(kind) if kind == "xz" => liblzma::read::XzDecoder::new(file).read_to_end(&mut unpacked),
+        _ => (&file).read_to_end(&mut unpacked),
+    };
+    read.map_err(Error::file("Could not unpack", packed))?;
     Ok(without_signature(unpacked))
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,8 @@ impl Recipe for DeviceManifest {
         }
         let kernel = PackedKernel::of(root)?;
         write(&folder.join(KERNEL), &kernel.elf)?;
-        let order = keep_modules(root, &folder.join(MODULES), &kernel.release)?;
+        let wanted = [&EARLY_MODULES[..], &LATER_MODULES, &GUEST_MODULES].concat();
+        let order = keep_modules(root, &folder.join(MODULES), &kernel.release, &wanted)?;
         let drivers: Result<Vec<_>, Error> = with_needs(&order, &GUEST_MODULES)
             .into_iter()
             .map(|file| {
@@ -116,24 +117,21 @@ impl Recipe for DeviceManifest {
 impl DeviceImage {
     /// Names and contents of the modules, and of depmod's lists of them.
     pub(crate) fn modules(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        let below = format!("{MODULES}/");
-        let names = self.manifest().files.iter().filter_map(|file| file.path.strip_prefix(&below));
-        names.map(|name| Ok((name.to_owned(), self.read(&format!("{below}{name}"))?))).collect()
+        self.files_below(MODULES)
     }
 }
 
-/// Unpacks the modules of the recipe, and those that they need, into one folder, and lists them there.
-fn keep_modules(root: &Path, to: &Path, release: &str) -> Result<Loading, Error> {
+/// Unpacks modules, and those that they need, into one folder, and lists them there.
+pub(crate) fn keep_modules(root: &Path, to: &Path, release: &str, wanted: &[&str]) -> Result<Loading, Error> {
     list_modules(root, release)?;
     let folder = root.join("usr/lib/modules").join(release);
-    let wanted: Vec<&str> =
-        EARLY_MODULES.iter().chain(&LATER_MODULES).chain(&GUEST_MODULES).copied().collect();
-    let order = loading(&folder, &wanted)?;
+    let order = loading(&folder, wanted)?;
     let available = files_below(&folder);
-    for file in with_needs(&order, &wanted) {
+    for file in with_needs(&order, wanted) {
         write(&folder.join(&file), &unpacked_module(&folder, &available, &file)?)?;
     }
-    for packed in available.iter().filter(|path| path.extension().is_some_and(|kind| kind == "xz")) {
+    let is_module = |path: &&PathBuf| path.extension().is_some_and(|kind| kind == "xz" || kind == "ko");
+    for packed in available.iter().filter(is_module) {
         fs::remove_file(packed).map_err(Error::file("Could not remove", packed))?;
     }
     list_modules(root, release)?;

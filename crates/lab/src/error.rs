@@ -93,6 +93,39 @@ pub enum Error {
         /// The reason, and a remedy.
         problem: &'static str,
     },
+    /// There is no kernel with this name.
+    #[error("no kernel for labs is called {name:?}; known: {known}")]
+    UnknownKernel {
+        /// The requested name.
+        name: String,
+        /// The known names, separated by commas.
+        known: String,
+    },
+    /// A kernel was asked for where it cannot be booted.
+    #[error("{lab} boots only the kernel of its own image{}; leave out --kernel, or use intel-apicv, amd-svm or amd-avic", .why)]
+    OwnKernelOnly {
+        /// The laboratory.
+        lab: &'static str,
+        /// What stands in the way, if it is not the laboratory: " when it has devices".
+        why: &'static str,
+    },
+    /// Debian's archive no longer has this kernel.
+    #[error(
+        "Debian's suites {suites} have no package of Linux {name} any more; take another: `exitless lab kernels` lists \
+         them. EXITLESS_DEBIAN_MIRROR may name a mirror that still has it"
+    )]
+    KernelIsGone {
+        /// The kernel's name.
+        name: &'static str,
+        /// The suites, separated by commas.
+        suites: String,
+    },
+    /// What a host of this kernel boots has not been made.
+    #[error("Linux {name} is not there; `exitless lab run amd-svm --kernel {name} -- true` fetches it")]
+    NoKernelImage {
+        /// The kernel's name.
+        name: &'static str,
+    },
     /// Too little free space on the disk.
     #[error(
         "{path} has {free_mib} MiB free, and building a lab needs {needed_mib} MiB; free some or set \

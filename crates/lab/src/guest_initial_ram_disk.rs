@@ -38,12 +38,16 @@ pub(crate) fn make(root: &Path, release: &str) -> Result<Vec<u8>, Error> {
     archive.finish().map_err(in_memory())
 }
 
-/// These modules, all of which must be there, as depmod has listed them in the kernel's folder.
+/// These modules, as depmod has listed them in the kernel's folder; those that are built into the kernel have no files.
+/// All must be there.
 pub(crate) fn loading(folder: &Path, wanted: &[&str]) -> Result<Loading, Error> {
+    let read = |path: &Path| fs::read_to_string(path).map_err(Error::file("Could not read", path));
     let path = folder.join("modules.dep");
-    let dependencies = fs::read_to_string(&path).map_err(Error::file("Could not read", &path))?;
-    let found = among(&dependencies, wanted);
-    match wanted.iter().find(|&&name| !found.contains_key(name)) {
+    let found = among(&read(&path)?, wanted);
+    let built_in = read(&folder.join("modules.builtin"))?;
+    let built_in: Vec<String> = built_in.lines().filter_map(|line| module_of(&file_of(line))).collect();
+    let is_there = |name: &str| found.contains_key(name) || built_in.iter().any(|module| module == name);
+    match wanted.iter().find(|name| !is_there(name)) {
         Some(missing) => Err(Error::Kernel { path, problem: format!("it has no module {missing}") }),
         None => Ok(found),
     }
@@ -63,19 +67,26 @@ pub(crate) fn with_needs(order: &Loading, names: &[&str]) -> Vec<String> {
 /// These modules in depmod's `PATH: PATH PATH` lines. depmod names what a module needs in such an order that
 /// the last must be loaded first (modules.dep(5)).
 fn among(dependencies: &str, wanted: &[&str]) -> Loading {
-    let file = |path: &str| {
-        let name = path.trim().rsplit('/').next().unwrap_or_default();
-        name.strip_suffix(".xz").unwrap_or(name).to_owned()
-    };
     let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
     lines
         .filter_map(|(module, needed)| {
-            let file_name = file(module);
-            let name = file_name.strip_suffix(".ko")?.replace('-', "_");
-            let needed = needed.split_whitespace().rev().map(file);
+            let file_name = file_of(module);
+            let name = module_of(&file_name)?;
+            let needed = needed.split_whitespace().rev().map(file_of);
             wanted.contains(&name.as_str()).then(|| (name, needed.chain([file_name.clone()]).collect()))
         })
         .collect()
+}
+
+/// The file name of an unpacked module in one of the kernel's lists.
+fn file_of(path: &str) -> String {
+    let name = path.trim().rsplit('/').next().unwrap_or_default();
+    name.strip_suffix(".xz").unwrap_or(name).to_owned()
+}
+
+/// The kernel's name of the module in this file.
+fn module_of(file: &str) -> Option<String> {
+    file.strip_suffix(".ko").map(|name| name.replace('-', "_"))
 }
 
 #[cfg(test)]

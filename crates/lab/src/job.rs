@@ -60,12 +60,16 @@ pub(crate) struct Setup {
     pub(crate) root: Root,
     /// The second disk is the guest image.
     pub(crate) guest_image: bool,
-    /// [`MODULE_FOLDER`] is the kernel's complete folder of modules, with depmod's lists, and
+    /// [`MODULE_FOLDER`] is the kernel's complete folder of modules, with depmod's lists: the disk has those of another
+    /// kernel.
+    pub(crate) own_modules: bool,
     /// [`DEVICE_GUEST`] exists.
     pub(crate) devices: bool,
     /// This is the control domain of a Xen host.
     pub(crate) xen: bool,
-    /// Kernel modules in the order of loading, by file name in [`MODULE_FOLDER`].
+    /// Kernel modules that the channel to the host needs, in the order of loading, by file name in [`MODULE_FOLDER`].
+    pub(crate) channel_modules: Vec<String>,
+    /// Those that are loaded after them.
     pub(crate) modules: Vec<String>,
     /// Parameters of modules, by the kernel's name of the module (`kvm_intel`).
     pub(crate) module_parameters: BTreeMap<String, String>,

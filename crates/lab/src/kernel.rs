@@ -4,7 +4,7 @@
 //! PVH protocol (Xen's `start_info`, docs/misc/pvh.pandoc in the Xen tree), which takes an uncompressed ELF
 //! kernel in 32-bit protected mode. The code that runs is the distribution's, byte for byte.
 
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
 use std::path::Path;
 
 use linux_loader::loader::KernelLoader;
@@ -31,7 +31,13 @@ pub(crate) struct FlatKernel {
     pub(crate) entry: u64,
 }
 
-/// Unpacks the ELF kernel from a zstd-compressed bzImage.
+/// The first bytes of a payload that is compressed with zstd, and of one with LZ4.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const LZ4: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
+/// The size of what a block of LZ4's legacy frame, which the kernel's build writes, holds at most.
+const LZ4_BLOCK: usize = 8 << 20;
+
+/// Unpacks the ELF kernel from a bzImage, which Debian compresses with LZ4 until 6.1 and with zstd since.
 ///
 /// Source: Documentation/arch/x86/boot.rst, fields `setup_sects`, `header`, `payload_offset`, `payload_length`.
 pub(crate) fn unpack_bzimage(path: &Path, image: &[u8]) -> Result<Vec<u8>, Error> {
@@ -53,19 +59,42 @@ pub(crate) fn unpack_within(path: &Path, image: &[u8], largest: usize) -> Result
     let start = (setup_sectors + 1) * 512 + offset;
     let payload =
         image.get(start..start + length).ok_or_else(|| problem("the compressed payload is cut off"))?;
-    if !payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        return Err(problem("its payload is not compressed with zstd, which Debian's kernels are"));
-    }
     // The last four bytes are the uncompressed size, which the kernel's build appends for the boot stub.
     let compressed = payload.get(..payload.len().saturating_sub(4)).unwrap_or_default();
-    let mut elf = Vec::new();
-    zstd::stream::Decoder::new(compressed)
-        .and_then(|decoder| decoder.take(largest as u64 + 1).read_to_end(&mut elf))
-        .map_err(|error| problem(&format!("could not be decompressed: {error}")))?;
+    let unpacked = if compressed.starts_with(&ZSTD) {
+        unzstd(compressed, largest)
+    } else if let Some(blocks) = compressed.strip_prefix(&LZ4) {
+        unlz4(blocks, largest)
+    } else {
+        return Err(problem(
+            "its payload is compressed neither with zstd nor with LZ4, as Debian's kernels are",
+        ));
+    };
+    let elf = unpacked.map_err(|error| problem(&format!("could not be decompressed: {error}")))?;
     if elf.len() > largest {
         return Err(problem(&format!("it is larger than {} MiB unpacked, as no kernel is", largest >> 20)));
     }
     Ok(elf)
+}
+
+/// Unpacks what zstd packed; more than `largest` bytes if it is larger.
+fn unzstd(compressed: &[u8], largest: usize) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    zstd::stream::Decoder::new(compressed)?.take(largest as u64 + 1).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
+}
+
+/// Unpacks the blocks of a legacy frame of LZ4, each after its size; more than `largest` bytes if it is larger.
+fn unlz4(mut blocks: &[u8], largest: usize) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    while let Some((size, rest)) = blocks.split_first_chunk().filter(|_| unpacked.len() <= largest) {
+        let size = u32::from_le_bytes(*size) as usize;
+        let (block, rest) =
+            rest.split_at_checked(size).ok_or_else(|| io::Error::other("a block is cut off"))?;
+        unpacked.extend(lz4_flex::block::decompress(block, LZ4_BLOCK).map_err(io::Error::other)?);
+        blocks = rest;
+    }
+    Ok(unpacked)
 }
 
 /// Copies the ELF kernel's segments to their physical addresses.
@@ -107,9 +136,23 @@ mod tests {
 
     use super::*;
 
-    /// A bzImage whose payload is `elf`, compressed.
+    /// A bzImage whose payload is `elf`, compressed with zstd.
     fn bzimage(elf: &[u8]) -> Vec<u8> {
-        let payload = zstd::encode_all(elf, 0).unwrap();
+        bzimage_of(&zstd::encode_all(elf, 0).unwrap(), elf)
+    }
+
+    /// The same, compressed with LZ4.
+    fn bzimage_in_blocks(elf: &[u8]) -> Vec<u8> {
+        let mut payload = LZ4.to_vec();
+        for block in elf.chunks(LZ4_BLOCK) {
+            let block = lz4_flex::block::compress(block);
+            payload.extend(u32::try_from(block.len()).unwrap().to_le_bytes());
+            payload.extend(block);
+        }
+        bzimage_of(&payload, elf)
+    }
+
+    fn bzimage_of(payload: &[u8], elf: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 5 * 512];
         image[0x1f1] = 4;
         image[0x202..0x206].copy_from_slice(b"HdrS");
@@ -125,31 +168,40 @@ mod tests {
 
     #[test]
     fn what_was_packed_comes_out_up_to_the_limit() {
-        let elf = vec![7; 2 << 20];
-        assert_eq!(unpacked(&bzimage(&elf), elf.len()), Ok(elf));
+        let elf = vec![7; LZ4_BLOCK + 3];
+        assert_eq!(unpacked(&bzimage(&elf), elf.len()).as_ref(), Ok(&elf));
+        assert_eq!(unpacked(&bzimage_in_blocks(&elf), elf.len()), Ok(elf));
     }
 
     #[test]
     fn a_small_image_that_unpacks_without_bound_is_refused() {
-        let image = bzimage(&vec![0; 64 << 20]);
-        assert!(image.len() < 16 << 10);
-        let refusal = unpacked(&image, 1 << 20).unwrap_err();
-        assert!(refusal.contains("larger than 1 MiB unpacked"), "{refusal}");
+        let zeros = vec![0; 64 << 20];
+        for image in [bzimage(&zeros), bzimage_in_blocks(&zeros)] {
+            assert!(image.len() < 512 << 10);
+            let refusal = unpacked(&image, 1 << 20).unwrap_err();
+            assert!(refusal.contains("larger than 1 MiB unpacked"), "{refusal}");
+        }
     }
 
     #[test]
     fn an_image_that_is_cut_off_is_refused() {
-        let image = bzimage(b"kernel");
-        assert!(unpacked(&image[..image.len() - 1], 100).unwrap_err().contains("cut off"));
+        for image in [bzimage(b"kernel"), bzimage_in_blocks(b"kernel")] {
+            assert!(unpacked(&image[..image.len() - 1], 100).unwrap_err().contains("cut off"));
+        }
+        let mut image = bzimage_in_blocks(b"kernel");
+        image[5 * 512 + 4] += 1;
+        assert!(unpacked(&image, 100).unwrap_err().contains("a block is cut off"));
         assert!(unpacked(&image[..0x206], 100).unwrap_err().contains("cut off"));
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic(at in 0..5 * 512usize, value: u8, elf in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut image = bzimage(&elf);
-            image[at] = value;
-            let _ = unpacked(&image, 1 << 20);
+        fn no_bytes_panic(at in 0..6 * 512usize, value: u8, elf in prop::collection::vec(any::<u8>(), 0..300)) {
+            for mut image in [bzimage(&elf), bzimage_in_blocks(&elf)] {
+                let at = at.min(image.len() - 1);
+                image[at] = value;
+                let _ = unpacked(&image, 1 << 20);
+            }
             let _ = flatten_within(Path::new("vmlinux"), &elf, 1 << 20);
         }
     }

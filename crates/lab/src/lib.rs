@@ -4,6 +4,7 @@ pub mod agent;
 mod archive;
 mod assemble;
 mod cache;
+mod debian_kernel;
 mod definition;
 mod device;
 mod device_image;
@@ -51,6 +52,7 @@ mod xen_image;
 mod xen_recipe;
 
 pub use cache::Cache;
+pub use debian_kernel::{DebianKernel, KERNEL_BUILD_EFFORT, KERNELS, KernelImage, KernelManifest};
 pub use definition::{Emulator, Hypervisor, LABS, Lab};
 pub use device::{Device, require as require_devices};
 pub use device_image::{DEVICE_BUILD_EFFORT, DeviceImage, DeviceManifest};

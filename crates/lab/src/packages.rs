@@ -31,7 +31,7 @@ pub(crate) fn fetch(
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<Package>, Error> {
     require_programs()?;
-    let apt = Apt::prepare(&cache.packages(), "deb")?;
+    let apt = Apt::prepare(&cache.packages(), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     let wanted = simulated(&apt.checked(&install("--simulate", names))?);
@@ -58,29 +58,54 @@ pub(crate) fn fetch_alone(
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<PathBuf>, Error> {
     require_programs()?;
-    let apt = Apt::prepare(&cache.packages().join("alone"), "deb")?;
+    let apt = Apt::prepare(&cache.packages().join("alone"), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
-    let wanted = apt.folder.join("wanted");
-    remove(&wanted)?;
-    fs::create_dir(&wanted).map_err(Error::file("Could not make", &wanted))?;
-    let download: Vec<&str> = ["download", "-q"].iter().chain(names).copied().collect();
-    let output = apt.command(&download).current_dir(&wanted).output();
-    succeeded("apt-get", &output.map_err(Error::file("Could not start", "apt-get"))?)?;
-    let entries = fs::read_dir(&wanted).map_err(Error::file("Could not read", &wanted))?;
-    Ok(entries.flatten().map(|entry| entry.path()).collect())
+    apt.download_alone(names)
+}
+
+/// Fetches packages without their dependencies into a new folder, from suites of which some have ended: `choose` names
+/// them, given the names of all packages. `None` if it finds none.
+pub(crate) fn fetch_chosen(
+    folder: &Path,
+    suites: &[&str],
+    choose: &dyn Fn(&[&str]) -> Option<Vec<String>>,
+    on_progress: OnProgress<'_>,
+) -> Result<Option<Vec<Package>>, Error> {
+    require_programs()?;
+    // Whoever asks for an old kernel wants what a suite had when it ended. Signatures are checked all the same.
+    let apt = Apt::prepare(folder, &sources("deb", "check-valid-until=no", suites, "main")?)?;
+    on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
+    apt.checked(&["update", "-q"])?;
+    let all = apt.run("apt-cache", &["pkgnames"])?;
+    let Some(wanted) = choose(&all.lines().collect::<Vec<_>>()) else { return Ok(None) };
+    on_progress(Progress { step: Step::Download, done: 0, total: 0 });
+    let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let files = apt.download_alone(&names)?;
+    files.into_iter().map(|file| package_in(file).map(Some)).collect()
+}
+
+/// A package by the name that apt gave its file: `NAME_VERSION_ARCHITECTURE.deb`.
+fn package_in(file: PathBuf) -> Result<Package, Error> {
+    let text = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match text.split('_').collect::<Vec<_>>()[..] {
+        [name, version, _] => {
+            Ok(Package { name: name.to_owned(), version: version.replace("%3a", ":"), file })
+        }
+        _ => Err(Error::Damaged { path: file, problem: "not the name of a package file".to_owned() }),
+    }
 }
 
 /// Fetches the upstream tarball of the release's source package.
 pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_>) -> Result<PathBuf, Error> {
     require_programs()?;
     let folder = cache.packages().join("source").join(name);
-    let apt = Apt::prepare(&folder, "deb-src")?;
+    let apt = Apt::prepare(&folder, &own_sources("deb-src")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     on_progress(Progress { step: Step::Download, done: 0, total: 0 });
     // Run in a folder without sources, because apt does not list those that are already there.
-    let mut ask = apt.command(&["source", "-q", "--print-uris", "--tar-only", name]);
+    let mut ask = apt.command("apt-get", &["source", "-q", "--print-uris", "--tar-only", name]);
     let answer = ask.current_dir(folder.join("etc")).output();
     let offered = succeeded("apt-get", &answer.map_err(Error::file("Could not start", "apt-get"))?)?;
     let file = source_file(&offered).ok_or_else(|| Error::Damaged {
@@ -164,8 +189,8 @@ struct Apt {
 }
 
 impl Apt {
-    /// Prepares apt with its own settings in `folder`, for packages (`deb`) or sources (`deb-src`).
-    fn prepare(folder: &Path, kind: &str) -> Result<Self, Error> {
+    /// Prepares apt with its own settings and these lines of sources.list in `folder`.
+    fn prepare(folder: &Path, sources: &str) -> Result<Self, Error> {
         let apt = Self { folder: folder.to_owned() };
         for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
         {
@@ -178,7 +203,7 @@ impl Apt {
         };
         // An empty status file: no package is installed, so all are fetched.
         write("state/status", "")?;
-        write("etc/sources.list", &sources(kind)?)?;
+        write("etc/sources.list", sources)?;
         write("apt.conf", &apt.settings())?;
         Ok(apt)
     }
@@ -199,8 +224,20 @@ impl Apt {
         self.folder.join("cache/archives")
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("apt-get");
+    /// Downloads packages without their dependencies to a folder of their own.
+    fn download_alone(&self, names: &[&str]) -> Result<Vec<PathBuf>, Error> {
+        let wanted = self.folder.join("wanted");
+        remove(&wanted)?;
+        fs::create_dir(&wanted).map_err(Error::file("Could not make", &wanted))?;
+        let download: Vec<&str> = ["download", "-q"].iter().chain(names).copied().collect();
+        let output = self.command("apt-get", &download).current_dir(&wanted).output();
+        succeeded("apt-get", &output.map_err(Error::file("Could not start", "apt-get"))?)?;
+        let entries = fs::read_dir(&wanted).map_err(Error::file("Could not read", &wanted))?;
+        Ok(entries.flatten().map(|entry| entry.path()).collect())
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         // `source` writes its files to the working directory.
         command.current_dir(&self.folder);
         command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
@@ -209,8 +246,13 @@ impl Apt {
     }
 
     fn checked(&self, arguments: &[&str]) -> Result<String, Error> {
-        let output = self.command(arguments).output().map_err(Error::file("Could not start", "apt-get"))?;
-        succeeded("apt-get", &output)
+        self.run("apt-get", arguments)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<String, Error> {
+        let output =
+            self.command(program, arguments).output().map_err(Error::file("Could not start", program))?;
+        succeeded(program, &output)
     }
 
     fn download(&self, names: &[&str], total: u64, on_progress: OnProgress<'_>) -> Result<(), Error> {
@@ -219,7 +261,7 @@ impl Apt {
         let file = fs::File::create(&log).map_err(Error::file("Could not write", &log))?;
         let errors = file.try_clone().map_err(Error::file("Could not write", &log))?;
         let mut child = self
-            .command(&install("--download-only", names))
+            .command("apt-get", &install("--download-only", names))
             .stdout(file)
             .stderr(errors)
             .spawn()
@@ -270,8 +312,16 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Lines for sources.list: the host's Debian mirror with another release.
-fn sources(kind: &str) -> Result<String, Error> {
+/// Lines for sources.list: the release of the laboratories' image, for packages (`deb`) or sources (`deb-src`).
+fn own_sources(kind: &str) -> Result<String, Error> {
+    let suites = ["", "-updates", "-security"].map(|pocket| format!("{RELEASE}{pocket}"));
+    // The emulators' sources are in main, and the lists of sources are long.
+    let components = if kind == "deb" { COMPONENTS } else { "main" };
+    sources(kind, "", &suites.each_ref().map(String::as_str), components)
+}
+
+/// Lines for sources.list: suites on the host's Debian mirrors; those of security only if it has a mirror for them.
+fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Result<String, Error> {
     let configured = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
         .output()
@@ -287,14 +337,11 @@ fn sources(kind: &str) -> Result<String, Error> {
             ),
         });
     };
-    // The emulators' sources are in main, and the lists of sources are long.
-    let components = if kind == "deb" { COMPONENTS } else { "main" };
-    let line = |uri: &str, suite: &str| format!("{kind} [signed-by={KEYRING}] {uri} {suite} {components}\n");
-    let mut text = line(&main, RELEASE) + &line(&main, &format!("{RELEASE}-updates"));
-    if let Some(security) = mirrors.security {
-        text += &line(&security, &format!("{RELEASE}-security"));
-    }
-    Ok(text)
+    let line = |suite: &&str| {
+        let uri = if suite.ends_with("-security") { mirrors.security.as_ref()? } else { &main };
+        Some(format!("{kind} [signed-by={KEYRING} {option}] {uri} {suite} {components}\n"))
+    };
+    Ok(suites.iter().filter_map(line).collect())
 }
 
 #[derive(Debug, PartialEq, Eq)]

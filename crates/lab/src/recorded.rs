@@ -197,6 +197,89 @@ impl<M> Built<M> {
     }
 }
 
+/// Where an image lies, and what building it there needs.
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    /// Folders that it replaces begin with this.
+    pub(crate) prefix: String,
+    /// Name of the folder in the cache for what is not whole yet.
+    pub(crate) building: String,
+    /// Free space on the disk, in MiB.
+    pub(crate) space_mib: u64,
+}
+
+/// Fetches the packages of an image; into a folder, if they are not kept.
+pub(crate) type Fetch<'a> = &'a dyn Fn(&Path, OnProgress<'_>) -> Result<Vec<Package>, Error>;
+/// Makes the files of an image as [`Recipe::make`] does.
+pub(crate) type Make<'a, M> = &'a dyn Fn(&[Package], &Path, &Path, OnProgress<'_>) -> Result<M, Error>;
+
+#[expect(private_bounds, reason = "the kinds of images are this crate's")]
+impl<M: Recorded + Serialize> Built<M> {
+    /// The image that `find` finds, built first if there is none. Nothing half-built is ever taken for an image: it is
+    /// assembled beside its place and renamed when whole.
+    pub(crate) fn found_or_built(
+        cache: &Cache,
+        place: &Place,
+        find: &dyn Fn() -> Result<Option<Self>, Error>,
+        fetch: Fetch<'_>,
+        make: Make<'_, M>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
+        if let Some(image) = find()? {
+            return Ok(image);
+        }
+        let _lock = cache.lock_building()?;
+        // Another process may have built it while this one waited.
+        if let Some(image) = find()? {
+            return Ok(image);
+        }
+        cache.require_space(place.space_mib)?;
+        let work = cache.root().join(&place.building);
+        cache.discard(&work)?;
+        let built = Self::build(&place.folder, &work, fetch, make, on_progress);
+        let removed = cache.discard(&work);
+        let image = built?;
+        removed?;
+        cache.remove_others(&place.prefix, &image.folder);
+        Ok(image)
+    }
+
+    fn build(
+        place: &Path,
+        work: &Path,
+        fetch: Fetch<'_>,
+        make: Make<'_, M>,
+        on_progress: OnProgress<'_>,
+    ) -> Result<Self, Error> {
+        let packages = fetch(work, on_progress)?;
+        let folder = work.join("image");
+        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
+        let manifest = make(&packages, &work.join("root"), &folder, on_progress)?;
+        write_manifest(&folder, &manifest)?;
+        take_place(&folder, place)?;
+        Ok(Self { folder: place.to_owned(), manifest })
+    }
+
+    pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
+        Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest }))
+    }
+
+    /// Names and contents of the recorded files in a folder of the image.
+    pub(crate) fn files_below(&self, folder: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let below = format!("{folder}/");
+        let names = self.manifest.files().iter().filter_map(|file| file.path.strip_prefix(&below));
+        names.map(|name| Ok((name.to_owned(), self.read(&format!("{below}{name}"))?))).collect()
+    }
+
+    /// Compares the hash of every recorded file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] naming the first file that differs.
+    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        verify(&self.folder, self.manifest.files(), on_progress)
+    }
+}
+
 #[expect(private_bounds, reason = "the kinds of images are this crate's")]
 impl<M: Recipe> Built<M> {
     /// The image of the current recipe, if it is there and whole by the sizes of its files. In an emulated host the guest
@@ -214,56 +297,25 @@ impl<M: Recipe> Built<M> {
     /// # Errors
     /// When packages cannot be fetched or unpacked, when the disk is too small, or when what is to be booted cannot be.
     pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
-        if let Some(image) = Self::find(cache)? {
-            return Ok(image);
-        }
-        let _lock = cache.lock_building()?;
-        // Another process may have built it while this one waited.
-        if let Some(image) = Self::find(cache)? {
-            return Ok(image);
-        }
-        cache.require_space(M::SPACE_MIB)?;
-        let packages = packages::fetch(cache, M::PACKAGES, on_progress)?;
-        let work = cache.root().join(M::BUILDING);
-        cache.discard(&work)?;
-        let built = Self::build(cache, &packages, &work, on_progress);
-        let removed = cache.discard(&work);
-        let image = built?;
-        removed?;
-        cache.remove_others(M::PREFIX, &image.folder);
-        Ok(image)
-    }
-
-    fn build(
-        cache: &Cache,
-        packages: &[Package],
-        work: &Path,
-        on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
-        let folder = work.join("image");
-        fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
-        let manifest = M::make(packages, &work.join("root"), &folder, on_progress)?;
-        write_manifest(&folder, &manifest)?;
-        let place = Self::place(cache);
-        take_place(&folder, &place)?;
-        Ok(Self { folder: place, manifest })
+        let place = Place {
+            folder: Self::place(cache),
+            prefix: M::PREFIX.to_owned(),
+            building: M::BUILDING.to_owned(),
+            space_mib: M::SPACE_MIB,
+        };
+        Self::found_or_built(
+            cache,
+            &place,
+            &|| Self::find(cache),
+            &|_, on_progress| packages::fetch(cache, M::PACKAGES, on_progress),
+            &M::make,
+            on_progress,
+        )
     }
 
     /// Where the image of the current recipe lies.
     pub(crate) fn place(cache: &Cache) -> PathBuf {
         cache.root().join(format!("{}{}", M::PREFIX, M::content_key()))
-    }
-
-    pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
-        Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest }))
-    }
-
-    /// Compares the hash of every recorded file.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] naming the first file that differs.
-    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        verify(&self.folder, self.manifest.files(), on_progress)
     }
 
     /// Packages whose version is not the one with which it was proven: name, here, proven.

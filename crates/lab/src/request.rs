@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::debian_kernel::DebianKernel;
 use crate::device::Device;
 use crate::emulator_time::EmulatorTime;
 use crate::frames::{Ending, Moment};
@@ -36,6 +37,8 @@ pub struct Request {
     /// Devices that the host can assign to guests. With devices the host has an IOMMU and boots each time, because snapshots
     /// cannot include them. One of KVM has Debian's generic kernel then, and the [`crate::DeviceImage`] must have been built.
     pub devices: Vec<Device>,
+    /// The kernel that a host of KVM boots in place of its image's. Its [`crate::KernelImage`] must have been built.
+    pub kernel: Option<&'static DebianKernel>,
     /// CPUs of the emulated host.
     pub cpus: u16,
     /// Memory of the emulated host in MiB; by default it depends on the root file system.
@@ -70,6 +73,7 @@ impl Request {
             bare: false,
             guest_image: false,
             devices: Vec::new(),
+            kernel: None,
             cpus: 2,
             memory_mib: None,
             timeout: None,

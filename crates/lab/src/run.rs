@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::archive::Archive;
 use crate::assemble::{ATA_MODULES, BUSYBOX, KVM_MODULES, MODULES, VIRTIO_MODULES};
 use crate::cache::Cache;
+use crate::debian_kernel::KernelImage;
 use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::device;
 use crate::device_image::{self, DeviceImage};
@@ -172,6 +173,7 @@ impl Laboratory<'_> {
             guest: self.guest(request)?,
             devices: &request.devices,
             device_image: self.device_image(request)?,
+            kernel: self.kernel(request)?,
             guest_agent: if request.guest_image { GuestAgent::beside_this_program() } else { None },
             kernel_arguments: request.kernel_arguments.join(" "),
             hypervisor_arguments: request.hypervisor_arguments.join(" "),
@@ -183,7 +185,8 @@ impl Laboratory<'_> {
     fn shape(&self, machine: &Machine<'_>) -> Result<Shape, Error> {
         let images = [digest(self.image.manifest())].into_iter();
         let images = images.chain(self.xen.as_ref().map(|xen| digest(xen.manifest())));
-        let images = images.chain(machine.guest.as_ref().map(|guest| digest(guest.manifest()))).collect();
+        let images = images.chain(machine.guest.as_ref().map(|guest| digest(guest.manifest())));
+        let images = images.chain(machine.kernel.as_ref().map(|kernel| digest(kernel.manifest()))).collect();
         Ok(Shape {
             lab: self.lab.name,
             agent: agent_identity()?,
@@ -257,15 +260,26 @@ impl Laboratory<'_> {
         DeviceImage::find(self.cache)?.map(Some).ok_or(Error::NoDeviceImage)
     }
 
+    /// The kernel in place of the image's.
+    fn kernel(&self, request: &Request) -> Result<Option<KernelImage>, Error> {
+        let Some(kernel) = request.kernel else { return Ok(None) };
+        kernel.require(self.lab, &request.devices)?;
+        let found = KernelImage::find_kernel(self.cache, kernel)?;
+        found.map(Some).ok_or(Error::NoKernelImage { name: kernel.name })
+    }
+
     fn setup(&self, request: &Request, machine: &Machine<'_>) -> Setup {
         Setup {
             root: if request.bare { Root::Bare } else { Root::Disk },
             guest_image: request.guest_image,
+            own_modules: machine.device_image.is_some() || machine.kernel.is_some(),
             devices: machine.device_image.is_some(),
             xen: self.lab.is_xen(),
-            modules: match &machine.device_image {
-                Some(image) => image.manifest().modules.clone(),
-                None => self.modules(request),
+            channel_modules: machine.kernel.as_ref().map(KernelImage::channel_modules).unwrap_or_default(),
+            modules: match (&machine.device_image, &machine.kernel) {
+                (Some(image), _) => image.manifest().modules.clone(),
+                (None, Some(kernel)) => kernel.early_modules(self.lab, !request.bare),
+                (None, None) => self.modules(request),
             },
             module_parameters: module_parameters(
                 [self.lab.kernel_arguments]
@@ -298,13 +312,12 @@ impl Laboratory<'_> {
     }
 
     /// Names and contents of the files in the folder of modules.
-    fn module_files(
-        &self,
-        setup: &Setup,
-        devices: Option<&DeviceImage>,
-    ) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        if let Some(image) = devices {
+    fn module_files(&self, setup: &Setup, machine: &Machine<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        if let Some(image) = &machine.device_image {
             return image.modules();
+        }
+        if let Some(kernel) = &machine.kernel {
+            return kernel.modules();
         }
         let read = |module: &String| {
             let contents = match &self.xen {
@@ -328,7 +341,7 @@ impl Laboratory<'_> {
             archive.file(job::GUEST_AGENT, 0o755, &agent.program).map_err(in_memory())?;
         }
         archive.file(job::BUSYBOX, 0o755, &self.image.read(BUSYBOX)?).map_err(in_memory())?;
-        for (module, contents) in self.module_files(setup, machine.device_image.as_ref())? {
+        for (module, contents) in self.module_files(setup, machine)? {
             archive
                 .file(&format!("{}/{module}", job::MODULE_FOLDER), 0o644, &contents)
                 .map_err(in_memory())?;

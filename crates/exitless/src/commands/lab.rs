@@ -1,4 +1,4 @@
-//! `exitless lab`: list, build, run, shell, clean.
+//! `exitless lab`: list, kernels, build, run, shell, clean.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use lab::{
-    BUILD_EFFORT, BuiltEmulator, Cache, DEVICE_BUILD_EFFORT, Device, DeviceImage, Effort, Emulator, Finished,
-    Happening, Image, LABS, Lab, Laboratory, Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT,
-    XenImage,
+    BUILD_EFFORT, BuiltEmulator, Cache, DEVICE_BUILD_EFFORT, DebianKernel, Device, DeviceImage, Effort,
+    Emulator, Finished, Happening, Image, KERNEL_BUILD_EFFORT, KERNELS, KernelImage, LABS, Lab, Laboratory,
+    Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT, XenImage,
 };
 use serde::Serialize;
 
@@ -27,6 +27,12 @@ use crate::interrupt;
 pub(crate) enum Command {
     /// List the labs.
     List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the kernels that `--kernel` takes.
+    Kernels {
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -78,6 +84,10 @@ pub(crate) struct MachineArguments {
     /// Only in amd-avic, amd-svm and xen. The host then has an IOMMU, and boots each time.
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
+    /// Boot this kernel of Debian's instead of that of the lab's image; `lab kernels` lists them. Not in xen and
+    /// xen-apicv, and not with --device.
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
+    kernel: Option<&'static DebianKernel>,
     /// The number of CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = |given: &str| within(given, CPUS))]
     cpus: u16,
@@ -146,10 +156,21 @@ struct Listed {
     snapshot_bytes: u64,
 }
 
+#[derive(Debug, Serialize)]
+struct ListedKernel {
+    name: &'static str,
+    suites: &'static [&'static str],
+    tested: &'static str,
+    /// The version that is in the cache.
+    here: Option<String>,
+    disk_usage_bytes: u64,
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List { json } => list(json),
+        Command::Kernels { json } => list_kernels(json),
         Command::Build { name } => build(&name),
         Command::Run(arguments) => run_command(arguments),
         Command::Shell { name, machine } => shell(&name, machine),
@@ -206,6 +227,34 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn list_kernels(json: bool) -> anyhow::Result<ExitCode> {
+    let cache = Cache::of_user()?;
+    let listed = KERNELS.each_ref().map(|kernel| {
+        let image = KernelImage::find_kernel(&cache, kernel).ok().flatten();
+        ListedKernel {
+            name: kernel.name,
+            suites: kernel.suites,
+            tested: kernel.proven,
+            here: image.as_ref().and_then(KernelImage::version).map(str::to_owned),
+            disk_usage_bytes: image.map_or(0, |image| image.disk_usage()),
+        }
+    });
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &listed)?;
+        writeln!(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for kernel in &listed {
+        let here = match &kernel.here {
+            Some(version) => format!("{version}, {} MiB", kernel.disk_usage_bytes >> 20),
+            None => "not here".to_owned(),
+        };
+        writeln!(out, "{:12} {:20} {here}", kernel.name, kernel.suites[0])?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn build(name: &str) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let stop = interrupt::flag()?;
@@ -257,7 +306,7 @@ fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         ..machine_request(arguments.machine, arguments.command)
     };
     let stop = interrupt::flag()?;
-    prepare_devices(lab, &request.devices, &stop)?;
+    prepare_kernel_and_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
         let mut starting = Some(starting(lab));
         Ok(laboratory.run(&request, &mut |happening| {
@@ -275,7 +324,7 @@ fn shell(name: &str, machine: MachineArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let request = machine_request(machine, Vec::new());
     let stop = interrupt::flag()?;
-    prepare_devices(lab, &request.devices, &stop)?;
+    prepare_kernel_and_devices(lab, &request, &stop)?;
     let finished = with_laboratory(lab, stop, |laboratory| {
         let mut starting = Some(starting(lab));
         Ok(laboratory.shell(&request, &mut |happening| {
@@ -349,12 +398,40 @@ fn open<'a>(
     Ok(opened.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?)
 }
 
-/// Builds the boot files of a host with devices, if there are any.
-pub(super) fn prepare_devices(lab: &Lab, devices: &[Device], stop: &AtomicBool) -> anyhow::Result<()> {
-    if devices.is_empty() {
+/// Prepares what a host with another kernel, or with devices, boots.
+pub(super) fn prepare_kernel_and_devices(
+    lab: &Lab,
+    request: &Request,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    lab::require_devices(lab, &request.devices)?;
+    if let Some(kernel) = request.kernel {
+        kernel.require(lab, &request.devices)?;
+        prepare_kernel(kernel, stop)?;
+    }
+    if request.devices.is_empty() { Ok(()) } else { prepare_devices(lab, stop) }
+}
+
+/// Makes a kernel ready to be booted.
+fn prepare_kernel(kernel: &'static DebianKernel, stop: &AtomicBool) -> anyhow::Result<()> {
+    let cache = Cache::of_user()?;
+    if KernelImage::find_kernel(&cache, kernel)?.is_some() {
         return Ok(());
     }
-    lab::require_devices(lab, devices)?;
+    say_effort(&format!("the kernel {}", kernel.name), &KERNEL_BUILD_EFFORT, &cache);
+    let mut progress = BuildProgress::new();
+    let built = KernelImage::find_or_build_kernel(&cache, kernel, &mut |step| progress.show(step));
+    let built =
+        built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
+    drop(progress);
+    if let Some(here) = built.version().filter(|&here| here != kernel.proven) {
+        eprintln!("Note: Linux {} is {here}; the labs were tested with {}", kernel.name, kernel.proven);
+    }
+    Ok(())
+}
+
+/// Builds the boot files of a host with devices.
+fn prepare_devices(lab: &Lab, stop: &AtomicBool) -> anyhow::Result<()> {
     if lab.is_xen() {
         return Ok(());
     }
@@ -402,6 +479,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         bare: machine.bare,
         guest_image: machine.guest_image,
         devices: machine.device,
+        kernel: machine.kernel,
         cpus: machine.cpus,
         memory_mib: machine.memory,
         boot_timeout: machine.boot_timeout.map(Duration::from_secs),
@@ -429,6 +507,10 @@ pub(super) fn parse_device(given: &str) -> Result<Device, String> {
         .into_iter()
         .find(|device| device.name() == given)
         .ok_or_else(|| format!("no such device; known: {}", known()))
+}
+
+pub(super) fn parse_kernel(given: &str) -> Result<&'static DebianKernel, String> {
+    DebianKernel::find(given).map_err(|error| error.to_string())
 }
 
 fn parse_put(given: &str) -> anyhow::Result<Put> {

@@ -18,9 +18,7 @@ use crate::guest_agent;
 use crate::guest_image::{
     BESIDE_THE_ROOT, COMPRESSED_KERNEL, IN_LABORATORY, INITIAL_RAM_DISK, KERNEL, MANIFEST, ROOT,
 };
-use crate::job::{
-    BUSYBOX, DEVICE_GUEST, DEVICE_GUEST_OFFERED, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup,
-};
+use crate::job::{BUSYBOX, GUEST_AGENT, HOME, MODULE_FOLDER, Root, Setup};
 
 /// The serial number of a virtio disk, and the place of a disk on Bochs's ATA channel.
 type Disk = (&'static str, Place);
@@ -103,18 +101,18 @@ pub(super) fn make_root(root: Root) -> Result<PathBuf, String> {
     }
 }
 
-/// Puts the folder of modules where `modprobe` looks (the disk has modules of another kernel only), and the
-/// guest with drivers for devices where it is expected.
-pub(super) fn offer_what_is_for_devices(root: &Path) -> Result<(), String> {
+/// Puts the folder of modules where `modprobe` looks: the disk has modules of another kernel only.
+pub(super) fn offer_modules(root: &Path) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let modules = format!("/lib/modules/{release}");
-    for (from, to) in [(MODULE_FOLDER, modules.as_str()), (DEVICE_GUEST, DEVICE_GUEST_OFFERED)] {
-        let to = root.join(to.trim_start_matches('/'));
-        fs::create_dir_all(&to).map_err(|error| format!("making {}: {error}", to.display()))?;
-        rustix::mount::mount_bind(from, &to)
-            .map_err(|error| format!("putting {from} at {}: {error}", to.display()))?;
-    }
-    Ok(())
+    offer(MODULE_FOLDER, &format!("/lib/modules/{release}"), root)
+}
+
+/// Puts a folder of the initial RAM disk at a place below `root`.
+pub(super) fn offer(from: &str, to: &str, root: &Path) -> Result<(), String> {
+    let to = root.join(to.trim_start_matches('/'));
+    fs::create_dir_all(&to).map_err(|error| format!("making {}: {error}", to.display()))?;
+    rustix::mount::mount_bind(from, &to)
+        .map_err(|error| format!("putting {from} at {}: {error}", to.display()))
 }
 
 /// Makes the device nodes that load their module when they are opened, as udev does: /dev/net/tun,

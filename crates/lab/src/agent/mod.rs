@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::system::{RebootCommand, reboot};
 
 use crate::frames::{Ending, Frame, Moment};
-use crate::job::{AGENT_ARGUMENT, Order, Root, SETUP_PATH, Setup};
+use crate::job::{AGENT_ARGUMENT, DEVICE_GUEST, DEVICE_GUEST_OFFERED, Order, Root, SETUP_PATH, Setup};
 use crate::switch_cost;
 use channel::Channel;
 
@@ -47,30 +47,33 @@ pub fn run() -> ! {
 fn serve() -> Result<(), String> {
     machine::mount_kernel_file_systems()
         .map_err(|error| format!("mounting /proc, /sys and /dev: {error}"))?;
+    let setup = std::fs::read(SETUP_PATH).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
+    let setup: Setup =
+        serde_json::from_slice(&setup).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
+    load(&setup.channel_modules, &setup)?;
     let mut channel = Channel::open().map_err(|error| format!("opening the channel for results: {error}"))?;
-    let frame = match carry_out(&mut channel) {
+    let frame = match carry_out(&setup, &mut channel) {
         Ok(ending) => Frame::Ended(ending),
         Err(message) => Frame::Failure(message),
     };
     channel.send(&frame).map_err(|error| format!("sending the result: {error}"))
 }
 
-fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
+fn load(modules: &[String], setup: &Setup) -> Result<(), String> {
+    modules.iter().try_for_each(|module| machine::load_module(module, &setup.module_parameters))
+}
+
+fn carry_out(setup: &Setup, channel: &mut Channel) -> Result<Ending, String> {
     reached(channel, "init");
-    let setup = std::fs::read(SETUP_PATH).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
-    let setup: Setup =
-        serde_json::from_slice(&setup).map_err(|error| format!("reading {SETUP_PATH}: {error}"))?;
-    for module in &setup.modules {
-        machine::load_module(module, &setup.module_parameters)?;
-    }
+    load(&setup.modules, setup)?;
     reached(channel, "modules");
     let of_xen = setup.xen && setup.root == Root::Disk;
     // The daemons of Xen are on the disk, and a snapshot of a Xen host includes the disk's changes. The disk
     // of other hosts is mounted after the snapshot, so that a run starts with the disk as it was built.
     if of_xen {
-        prepare_root(&setup)?;
+        prepare_root(setup)?;
     } else {
-        machine::wait_for_disks(&setup)?;
+        machine::wait_for_disks(setup)?;
     }
     let order = receive_order(channel)?;
     machine::set_clock(order.clock)?;
@@ -79,7 +82,7 @@ fn carry_out(channel: &mut Channel) -> Result<Ending, String> {
         switch_cost::set(order.switch_cycles).map_err(|error| error.to_string())?;
     }
     if !of_xen {
-        prepare_root(&setup)?;
+        prepare_root(setup)?;
     }
     files::place(&order.put, channel)?;
     reached(channel, "root");
@@ -111,8 +114,11 @@ fn prepare_root(setup: &Setup) -> Result<(), String> {
         xen::mount_xenfs()?;
     }
     let root = machine::make_root(setup.root)?;
+    if setup.own_modules {
+        machine::offer_modules(&root)?;
+    }
     if setup.devices {
-        machine::offer_what_is_for_devices(&root)?;
+        machine::offer(DEVICE_GUEST, DEVICE_GUEST_OFFERED, &root)?;
     }
     if setup.root == Root::Disk {
         machine::make_static_nodes(&root)?;

@@ -86,7 +86,10 @@ impl Machine<'_> {
                 .map_err(Error::file("Could not write", payload))
         };
         let Some(xen) = self.xen else {
-            let kernel = self.image.kernel()?;
+            let kernel = match &self.kernel {
+                Some(kernel) => kernel.flat()?,
+                None => self.image.kernel()?,
+            };
             return write(&pvh::contents(self.memory_mib, &kernel, &self.command_line(), initial_ram_disk));
         };
         let read = |path: &Path| fs::read(path).map_err(Error::file("Could not read", path));

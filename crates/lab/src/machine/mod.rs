@@ -6,6 +6,7 @@ mod qemu;
 use std::path::{Path, PathBuf};
 
 use crate::assemble::DISK;
+use crate::debian_kernel::KernelImage;
 use crate::definition::{Emulator, Lab};
 use crate::device::Device;
 use crate::device_image::DeviceImage;
@@ -49,6 +50,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) devices: &'a [Device],
     /// The files that a host with devices boots.
     pub(crate) device_image: Option<DeviceImage>,
+    /// The kernel that is booted in place of the image's.
+    pub(crate) kernel: Option<KernelImage>,
     /// The agent of guests that are started inside, if it is a program of its own.
     pub(crate) guest_agent: Option<GuestAgent>,
     pub(crate) kernel_arguments: String,

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Machine, PowerOn};
 use crate::assemble::{COMPRESSED_KERNEL, STOCK_QEMU, TOOLS};
+use crate::debian_kernel;
 use crate::device;
 use crate::device_image;
 use crate::error::Error;
@@ -83,9 +84,10 @@ impl Machine<'_> {
                 xen_boot::arguments(&mut invocation, xen, folder, &arguments, &initrd, &command_line)?;
             }
             None => {
-                let kernel = match &self.device_image {
-                    Some(image) => image.path(device_image::KERNEL),
-                    None => self.image.path(COMPRESSED_KERNEL),
+                let kernel = match (&self.device_image, &self.kernel) {
+                    (Some(image), _) => image.path(device_image::KERNEL),
+                    (None, Some(kernel)) => kernel.path(debian_kernel::KERNEL),
+                    (None, None) => self.image.path(COMPRESSED_KERNEL),
                 };
                 invocation.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
                 invocation.arg("-append").arg(command_line);

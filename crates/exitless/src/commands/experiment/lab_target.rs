@@ -19,7 +19,9 @@ use study::workload::Place;
 
 use super::SERVE;
 use crate::commands::guest;
-use crate::commands::lab::{CPUS, MEMORY_MIB, parse_device, prepare_devices, with_laboratory, within};
+use crate::commands::lab::{
+    CPUS, MEMORY_MIB, parse_device, parse_kernel, prepare_kernel_and_devices, with_laboratory, within,
+};
 use crate::console::BuildProgress;
 use crate::status::Usage;
 
@@ -35,7 +37,7 @@ pub(super) fn make_ready(
 ) -> anyhow::Result<(LabRemote, String)> {
     let lab = Lab::find(name)?;
     let mut machine = Machine::of(lab, arguments)?;
-    prepare_devices(lab, &machine.request.devices, stop)?;
+    prepare_kernel_and_devices(lab, &machine.request, stop)?;
     let arms = plan.arms();
     let guest_image = arms.iter().any(|arm| plan.guests_of(arm).is_ok_and(|guests| guests.needs_image()));
     let in_guests = match guest_image {
@@ -110,6 +112,7 @@ impl Machine {
         let request = &mut self.request;
         match word.split_once('=') {
             Some(("device", name)) => request.devices.push(parse_device(name)?),
+            Some(("kernel", name)) => request.kernel = Some(parse_kernel(name)?),
             Some(("cpus", number)) => request.cpus = within(number, CPUS)?,
             Some(("memory", mib)) => request.memory_mib = Some(within(mib, MEMORY_MIB)?),
             Some(("switch-cycles", cycles)) => request.switch_cycles = within(cycles, 0..=u32::MAX)?,
@@ -256,6 +259,8 @@ mod tests {
         };
         let plain = of(&[]).unwrap().request;
         assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, Some(2048), 0));
+        assert!(plain.kernel.is_none());
+        assert_eq!(of(&["kernel=5.10"]).unwrap().request.kernel.map(|kernel| kernel.name), Some("5.10"));
         let set =
             of(&["cpus=4", "device=igb", "memory=512", "switch-cycles=1200", "kvm_amd.avic=1", "quiet"])
                 .unwrap()
@@ -274,6 +279,7 @@ mod tests {
             ("memory=4G", "from 256 to 2048"),
             ("switch-cycles=-1", "from 0 to 4294967295"),
             ("device=e1000", "no such device"),
+            ("kernel=4.19", "known: 5.10, 6.1"),
         ] {
             let refused = of(&[word]).err().unwrap().to_string();
             assert!(refused.contains(word) && refused.contains(why), "{refused}");
