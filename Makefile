@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build fleet fleet-test dist dist-check demo check test soak seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -51,6 +51,11 @@ test: setup-test ## Run all tests, including those in emulated hosts
 
 soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test)
 	WHAT=$(WHAT) scripts/soak $(N)
+
+# Rows are kept, so that a matrix can be continued; without the folder it begins anew.
+matrix: setup-test ## Check exitless on every kernel of Debian's in labs, and write docs/matrix.md (an hour), resumable
+	EXITLESS_MATRIX="$(CURDIR)/target/matrix" cargo test --locked --profile checked --package exitless --test lab -- \
+	    --ignored --exact kernels::the_matrix_is_written --nocapture
 
 seeds: build ## Measure the published figures that exitless knows in labs (about three hours), resumable
 	$(BINARY) experiment run seeds

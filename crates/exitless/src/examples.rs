@@ -436,12 +436,17 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("lab list", &[run("exitless lab list", "List the labs, and what they need.")]),
+    ("lab kernels", &[run("exitless lab kernels", "List the kernels that labs can boot.")]),
     ("lab build", &[shown("exitless lab build intel-apicv", "Build a lab, before it is needed.")]),
     (
         "lab run",
         &[
             shown("exitless lab run intel-apicv -- exitless doctor", "Run a command in an emulated host."),
             shown("exitless lab run amd-svm --put plan.toml -- cat plan.toml", "Copy a file in first."),
+            shown(
+                "exitless lab run amd-avic --kernel 5.10 -- exitless verify",
+                "Boot an older kernel of Debian's.",
+            ),
         ],
     ),
     ("lab shell", &[shown("exitless lab shell xen", "Open a shell in dom0 of an emulated Xen host.")]),

@@ -148,15 +148,20 @@ impl PackedKernel {
     }
 }
 
-/// The newest kernel of the tree, and its release.
+/// The newest kernel of the tree, and its release: `/boot/vmlinuz-RELEASE`, and in 7.3
+/// `/usr/lib/modules/RELEASE/vmlinuz`.
 fn find_kernel(root: &Path) -> Result<(PathBuf, String), Error> {
-    let boot = root.join("boot");
-    let entries = fs::read_dir(&boot).map_err(Error::file("Could not list", &boot))?;
-    let kernels = entries.filter_map(Result::ok).filter_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        name.strip_prefix("vmlinuz-").map(|release| (entry.path(), release.to_owned()))
-    });
-    kernels.max().ok_or_else(|| Error::Kernel { path: boot, problem: "no vmlinuz-* was unpacked".to_owned() })
+    let named = |folder: &str| {
+        let entries = fs::read_dir(root.join(folder)).into_iter().flatten().filter_map(Result::ok);
+        entries.map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned()))
+    };
+    let in_boot = named("boot")
+        .filter_map(|(path, name)| name.strip_prefix("vmlinuz-").map(|release| (path, release.to_owned())));
+    let beside_modules = named("usr/lib/modules").map(|(path, release)| (path.join("vmlinuz"), release));
+    in_boot.chain(beside_modules.filter(|(path, _)| path.is_file())).max().ok_or_else(|| Error::Kernel {
+        path: root.to_owned(),
+        problem: "neither boot/vmlinuz-* nor usr/lib/modules/*/vmlinuz was unpacked".to_owned(),
+    })
 }
 
 /// All files below a folder.

@@ -20,7 +20,7 @@ use crate::packages::{self, Package};
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe::{self, COMPONENTS, RELEASE};
 use crate::recorded::{self, Built, FileRecord, PackageRecord, Place, Recorded};
-use crate::tree::{remove, write};
+use crate::tree::{copy, remove, write};
 use crate::unpack;
 
 /// What preparing one takes, beyond the image that all laboratories share.
@@ -41,6 +41,9 @@ const VENDOR_MODULES: [&str; 2] = ["kvm_intel", "kvm_amd"];
 /// Modules that `modprobe` finds in the host.
 const LATER_MODULES: [&str; 3] = ["tun", "vhost_net", "overlay"];
 
+/// Releases of the kernels for virtual machines end with this.
+const FLAVOUR: &str = "-cloud-amd64";
+
 /// The uncompressed kernel.
 pub(crate) const KERNEL: &str = "vmlinux";
 /// The folder of modules, as depmod lists them.
@@ -60,7 +63,7 @@ pub struct DebianKernel {
 }
 
 /// All of them, from the oldest to the newest.
-pub const KERNELS: [DebianKernel; 12] = [
+pub const KERNELS: [DebianKernel; 9] = [
     DebianKernel::new("5.10", &["bullseye", "bullseye-security"], "5.10.", "5.10.262-1"),
     DebianKernel::new("6.1", &["bookworm", "bookworm-security"], "6.1.", "6.1.192-2"),
     DebianKernel::new("6.12~bpo12", &["bookworm-backports"], "6.12.", "6.12.95-1~bpo12+1"),
@@ -68,10 +71,7 @@ pub const KERNELS: [DebianKernel; 12] = [
     DebianKernel::new("6.16", &["trixie-backports"], "6.16.", "6.16.12-1~bpo13+1"),
     DebianKernel::new("6.17", &["trixie-backports"], "6.17.", "6.17.13-1~bpo13+1"),
     DebianKernel::new("6.18", &["trixie-backports"], "6.18.", "6.18.15-1~bpo13+1"),
-    DebianKernel::new("6.19", &["trixie-backports"], "6.19.", "6.19.14-1~bpo13+1"),
-    DebianKernel::new("7.0", &["trixie-backports"], "7.0.", "7.0.13-1~bpo13+1"),
-    DebianKernel::new("7.1", &["trixie-backports"], "7.1.", "7.1.13-1~bpo13+1"),
-    DebianKernel::new("7.2", &["sid"], "7.2.", "7.2.13-1"),
+    DebianKernel::new("7.2", &["forky", "sid"], "7.2.", "7.2.13-1"),
     DebianKernel::new("7.3", &["trixie-backports"], "7.3.", "7.3.4-1~bpo13+1"),
 ];
 
@@ -135,19 +135,23 @@ impl DebianKernel {
 /// The release of the newest cloud kernel among names of packages.
 fn newest_release<'a>(names: &[&'a str], prefix: &str) -> Option<&'a str> {
     let releases = names.iter().filter_map(|name| name.strip_prefix("linux-image-"));
-    let of_series =
-        releases.filter(|release| release.starts_with(prefix) && release.ends_with("-cloud-amd64"));
+    let has = |part: &str, release: &str| names.contains(&format!("linux-{part}-{release}").as_str());
+    // The archive keeps the first part of a kernel longer than its modules.
+    let is_whole = |release: &str| !has("binary", release) || has("modules", release);
+    let of_series = releases
+        .filter(|release| release.starts_with(prefix) && release.ends_with(FLAVOUR) && is_whole(release));
     of_series.max_by_key(|release| numbers(release))
 }
 
 /// The numbers in a release, by which its packages are ordered: 6.12.115+deb13.1 is later than 6.12.115+deb13.
 fn numbers(release: &str) -> Vec<u64> {
-    release.split(|sign: char| !sign.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    let version = release.strip_suffix(FLAVOUR).unwrap_or(release);
+    version.split(|sign: char| !sign.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// The packages of a release. From 6.19 on that of the image is empty, and needs two others.
+/// The packages of a release. From 6.19 on that of the image is empty, and needs the others.
 fn packages_of(release: &str, names: &[&str]) -> Option<Vec<String>> {
-    let parts = ["image", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
+    let parts = ["image", "base", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
     Some(parts.into_iter().filter(|part| names.contains(&part.as_str())).collect())
 }
 
@@ -262,6 +266,11 @@ fn make(
         [&CHANNEL_MODULES[..], &VIRTIO_MODULES, &ATA_MODULES, &VENDOR_MODULES, &LATER_MODULES].concat();
     let loading = keep_modules(root, &folder.join(MODULES), &kernel.release, &wanted)?;
     let mut paths = vec![KERNEL.to_owned()];
+    // Where `doctor` looks for it, too.
+    let configuration = root.join(format!("boot/config-{}", kernel.release));
+    if configuration.is_file() {
+        copy(&configuration, &folder.join(MODULES).join("config"))?;
+    }
     let kept = files_below(&folder.join(MODULES));
     let names = kept.iter().filter_map(|path| path.file_name()?.to_str());
     paths.extend(names.map(|name| format!("{MODULES}/{name}")));
@@ -302,12 +311,15 @@ mod tests {
             "linux-image-6.120.1-cloud-amd64",
             "linux-image-cloud-amd64",
             "linux-image-7.3.4+deb13-cloud-amd64",
+            "linux-base-7.3.4+deb13-cloud-amd64",
             "linux-binary-7.3.4+deb13-cloud-amd64",
             "linux-modules-7.3.4+deb13-cloud-amd64",
+            "linux-image-7.3.9+deb13-cloud-amd64",
+            "linux-binary-7.3.9+deb13-cloud-amd64",
         ];
         let newest = |prefix| packages_of(newest_release(&names, prefix)?, &names);
         assert_eq!(newest("6.12.").unwrap(), ["linux-image-6.12.115+deb13.1-cloud-amd64"]);
-        assert_eq!(newest("7.3.").unwrap().len(), 3);
+        assert_eq!(newest("7.3.").unwrap().len(), 4);
         assert_eq!(newest("5.10."), None);
     }
 

@@ -127,7 +127,8 @@ impl MicroVm {
             }
         }
         if tried.is_empty() {
-            tried.push("this KVM has neither KVM_GUESTDBG_BLOCKIRQ nor the Hyper-V SynIC".to_owned());
+            // The SynIC of these kernels inhibits for good.
+            tried.push("this KVM has no inhibit for one VM that can be lifted again".to_owned());
         }
         Ok(Arms::OnlyOn { why: format!("{}; Linux 5.15 or later is needed", tried.join(", ")) })
     }

@@ -43,6 +43,9 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     let (host, cpu) = host_side(root);
     let mut missing = Vec::new();
     let mut reader = note(&mut missing, "KVM's own state", None, state_reader(wanted, host.isa));
+    for lacking in reader.iter().flatten().flat_map(StateReader::missing) {
+        missing.push(Missing { what: "parts of KVM's own state", pid: None, why: lacking.clone() });
+    }
     let processes = wanted.vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
     let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
     let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };

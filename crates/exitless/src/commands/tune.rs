@@ -47,7 +47,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The target: local, `ssh://[user@]host[:port]`, lab:NAME, or lab:NAME+ARGUMENT with arguments of its
-    /// Xen or, without Xen, of its kernel; +device=DEVICE gives it a device to assign to guests.
+    /// Xen or, without Xen, of its kernel; +device=DEVICE gives it a device to assign to guests,
+    /// +kernel=VERSION another kernel.
     #[arg(long, value_name = "TARGET", default_value = "local")]
     target: Target,
     /// Measure with guests that resemble the VM of this definition, and write the kept changes into a copy of

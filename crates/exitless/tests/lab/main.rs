@@ -19,6 +19,7 @@ mod held;
 mod intel_apicv;
 mod iocm_guests;
 mod iocm_monitor;
+mod kernels;
 mod levels;
 mod prediction;
 mod profile;

@@ -100,7 +100,11 @@ pub(crate) fn module_types(root: &Path, kernel: &Btf, module: &str) -> Result<Bt
 pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     match btf.member(name, &["vcpu"]) {
         Some(0) => Ok(()),
-        _ => Err(format!("struct {name} does not begin with its vCPU")),
+        Some(_) => Err(format!("struct {name} does not begin with its vCPU")),
+        None => Err(format!(
+            "there is no type information of struct {name}: kernels have that of modules since Linux 5.11 \
+             (CONFIG_DEBUG_INFO_BTF_MODULES)"
+        )),
     }
 }
 
