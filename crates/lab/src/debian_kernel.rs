@@ -41,6 +41,10 @@ const VENDOR_MODULES: [&str; 2] = ["kvm_intel", "kvm_amd"];
 /// Modules that `modprobe` finds in the host.
 const LATER_MODULES: [&str; 3] = ["tun", "vhost_net", "overlay"];
 
+fn all_modules() -> Vec<&'static str> {
+    [&CHANNEL_MODULES[..], &VIRTIO_MODULES, &ATA_MODULES, &VENDOR_MODULES, &LATER_MODULES].concat()
+}
+
 /// Releases of the kernels for virtual machines end with this.
 const FLAVOUR: &str = "-cloud-amd64";
 
@@ -110,9 +114,8 @@ impl DebianKernel {
 
     fn content_key(&self) -> String {
         let steps = STEPS.to_string();
-        let modules = [&CHANNEL_MODULES[..], &VIRTIO_MODULES, &ATA_MODULES, &VENDOR_MODULES, &LATER_MODULES];
         let words = [RELEASE, COMPONENTS, &steps, self.name, self.prefix];
-        recipe::key(words.iter().chain(self.suites).chain(&TOOLS).chain(modules.concat().iter()))
+        recipe::key(words.iter().chain(self.suites).chain(&TOOLS).chain(&all_modules()))
     }
 
     fn place(&self, cache: &Cache) -> Place {
@@ -262,9 +265,7 @@ fn make(
     merge_libraries(root)?;
     let kernel = PackedKernel::of(root)?;
     write(&folder.join(KERNEL), &kernel.elf)?;
-    let wanted =
-        [&CHANNEL_MODULES[..], &VIRTIO_MODULES, &ATA_MODULES, &VENDOR_MODULES, &LATER_MODULES].concat();
-    let loading = keep_modules(root, &folder.join(MODULES), &kernel.release, &wanted)?;
+    let loading = keep_modules(root, &folder.join(MODULES), &kernel.release, &all_modules())?;
     let mut paths = vec![KERNEL.to_owned()];
     // Where `doctor` looks for it, too.
     let configuration = root.join(format!("boot/config-{}", kernel.release));

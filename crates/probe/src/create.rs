@@ -1,7 +1,8 @@
 //! Making the VM and its vCPUs.
 
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
 
 use kvm_bindings::{
     KVM_API_VERSION, KVM_CAP_BINARY_STATS_FD, KVM_CAP_IOEVENTFD_ANY_LENGTH, KVM_CAP_SPLIT_IRQCHIP,
@@ -192,6 +193,14 @@ pub(crate) fn eventfds(vm: &VmFd) -> Result<[EventFd; 2], String> {
 pub(crate) fn no_statistics(kvm: &Kvm) -> Option<String> {
     (kvm.check_extension_raw(KVM_CAP_BINARY_STATS_FD.into()) <= 0)
         .then(|| "this KVM has no binary statistics (KVM_CAP_BINARY_STATS_FD, Linux 5.14)".to_owned())
+}
+
+/// The file that counts the exits of all vCPUs of a VM, where debugfs is mounted and may be read.
+pub(crate) fn exits_file(root: &Path, vm: &VmFd) -> Option<PathBuf> {
+    // kvm_create_vm_debugfs() names the folder by the process that made the VM, and its descriptor.
+    let folder = format!("sys/kernel/debug/kvm/{}-{}", std::process::id(), vm.as_raw_fd());
+    let file = root.join(folder).join("exits");
+    std::fs::File::open(&file).is_ok().then_some(file)
 }
 
 #[cfg(test)]

@@ -50,10 +50,14 @@ impl MicroVm {
     /// Sends interrupts to vCPU 0 from itself, in the arm of the moment, and counts exits.
     pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
         let run = self.run(Measure::Eoi, WARM_UP, SAMPLES, None)?;
-        let hybrid = self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs);
-        let evidence = judge(&run, hybrid, self.no_statistics.as_deref());
+        let evidence = judge(&run, self.is_hybrid(), self.no_statistics.as_deref());
         self.evidence = Some(evidence.clone());
         Ok(evidence)
+    }
+
+    /// Whether AVIC delivers this VM's interrupts while accesses to its local APIC exit.
+    pub(crate) fn is_hybrid(&self) -> bool {
+        self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs)
     }
 }
 

@@ -107,8 +107,13 @@ impl MicroVm {
         }
     }
 
-    /// The growing counters of the vCPUs that have a command; nothing where KVM has none.
+    /// The growing counters of the vCPUs that have a command, or the exits of all, of which the others have none;
+    /// nothing where KVM has neither.
     fn read_statistics(&self, commands: &[(u16, Command)]) -> Result<Vec<BTreeMap<String, u64>>, Error> {
+        if let Some(file) = &self.exits_file {
+            let exits = statistics::exits_in(file);
+            return Ok(vec![exits.map_err(|source| Error::Statistics { vcpu: SENDER, source })?]);
+        }
         let mut all = Vec::new();
         for (vcpu, _) in commands {
             if let Some(statistics) = self.vcpus[usize::from(*vcpu)].statistics() {

@@ -115,7 +115,7 @@ fn other_implementations(modules: &Path) -> Vec<String> {
 /// Tests whether AVIC reaches this CPU's x2APIC registers: if it is an AMD CPU without the flag, KVM runs "hybrid":
 /// deliveries are virtualized, register accesses exit (arch/x86/kvm/svm/avic.c, Linux >= 6.0).
 pub(crate) fn x2apic_is_hybrid(root: &Path) -> bool {
-    cpu_has(root, "svm") && !cpu_has(root, "x2avic")
+    cpu_has(root, "svm") && !cpu_has(root, "x2avic") && kernel_is_at_least(root, (6, 0))
 }
 
 /// Tests whether the CPU has this flag in /proc/cpuinfo.
@@ -239,10 +239,15 @@ mod tests {
 
     #[test]
     fn only_an_amd_cpu_without_x2avic_is_hybrid() {
-        let root = |flags: &str| tree(&[("proc/cpuinfo", &format!("processor\t: 0\nflags\t\t: {flags}\n"))]);
-        assert!(x2apic_is_hybrid(root("fpu svm avic").path()));
-        assert!(!x2apic_is_hybrid(root("fpu svm avic x2avic").path()));
-        assert!(!x2apic_is_hybrid(root("fpu vmx").path()));
+        let root = |flags: &str, release: &str| {
+            let cpu = format!("processor\t: 0\nflags\t\t: {flags}\n");
+            tree(&[("proc/cpuinfo", &cpu), ("proc/sys/kernel/osrelease", release)])
+        };
+        assert!(x2apic_is_hybrid(root("fpu svm avic", "6.0.0").path()));
+        assert!(!x2apic_is_hybrid(root("fpu svm avic x2avic", "6.0.0").path()));
+        assert!(!x2apic_is_hybrid(root("fpu vmx", "6.0.0").path()));
+        // Then KVM inhibits AVIC for a guest with x2APIC.
+        assert!(!x2apic_is_hybrid(root("fpu svm avic", "5.19.17").path()));
         assert!(!x2apic_is_hybrid(tree(&[]).path()));
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
 
 use vmm_sys_util::ioctl::ioctl;
 
@@ -33,6 +34,13 @@ pub(crate) fn open(fd: &impl AsRawFd) -> Result<StatisticsFile, StatisticsError>
     StatisticsFile::new(file)
 }
 
+/// The exits of all vCPUs of a VM by its file in debugfs, for kernels without binary statistics.
+pub(crate) fn exits_in(file: &Path) -> Result<BTreeMap<String, u64>, StatisticsError> {
+    let exits = std::fs::read_to_string(file).and_then(|text| text.trim().parse().map_err(io::Error::other));
+    let exits = exits.map_err(|source| StatisticsError::Read { what: "exits in debugfs", source })?;
+    Ok(BTreeMap::from([("exits".to_owned(), exits)]))
+}
+
 /// Adds to `sum` what has been counted from `before` to `after`.
 pub(crate) fn add_difference(
     sum: &mut BTreeMap<String, u64>,
@@ -48,6 +56,15 @@ pub(crate) fn add_difference(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_exits_of_a_vm_are_read_from_debugfs() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "4217\n").unwrap();
+        assert_eq!(exits_in(file.path()).unwrap(), BTreeMap::from([("exits".to_owned(), 4217)]));
+        std::fs::write(file.path(), "").unwrap();
+        assert!(exits_in(file.path()).unwrap_err().to_string().contains("debugfs"));
+    }
 
     #[test]
     fn differences_add_up_and_never_go_below_zero() {

@@ -1,5 +1,6 @@
 //! The micro VM.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 
 use kvm_ioctls::{Cap, Kvm, VmFd};
@@ -37,6 +38,8 @@ pub struct MicroVm {
     tsc_khz: Option<u32>,
     pub(crate) tsc_deadline: bool,
     pub(crate) no_statistics: Option<String>,
+    /// The file with the VM's exits, where KVM has no binary statistics.
+    pub(crate) exits_file: Option<PathBuf>,
     arms: Arms,
     pub(crate) arm: Arm,
     pub(crate) evidence: Option<ArmEvidence>,
@@ -83,6 +86,7 @@ impl MicroVm {
         }
         let parked = Parked::start(config.vcpus, create::parked(&kvm, &vm, config.vcpus, config.apic)?)?;
 
+        let exits_file = no_statistics.as_ref().and_then(|_| create::exits_file(&config.sysfs, &vm));
         let mut micro_vm = Self {
             tids: vcpus.iter().map(Vcpu::tid).collect(),
             vcpus,
@@ -95,7 +99,8 @@ impl MicroVm {
             allowed_cpus,
             tsc_khz,
             tsc_deadline: kvm.check_extension(Cap::TscDeadlineTimer),
-            no_statistics,
+            no_statistics: no_statistics.filter(|_| exits_file.is_none()),
+            exits_file,
             arms: Arms::OnlyOff { why: String::new() },
             arm: Arm::Off,
             evidence: None,
@@ -129,6 +134,17 @@ impl MicroVm {
         if tried.is_empty() {
             // The SynIC of these kernels inhibits for good.
             tried.push("this KVM has no inhibit for one VM that can be lifted again".to_owned());
+        }
+        self.arm = Arm::On;
+        let seen = self.verify_arm()?;
+        self.evidence = None;
+        if seen.verdict == Agreement::Contradicted && !self.is_hybrid() {
+            let rate = seen.exits_per_interrupt.unwrap_or_default();
+            let why = format!(
+                "KVM inhibits it for this VM, which leaves the guest {rate:.2} times an interrupt; `exitless verify` names \
+                 the reasons while it runs"
+            );
+            return Ok(Arms::OnlyOff { why });
         }
         Ok(Arms::OnlyOn { why: format!("{}; Linux 5.15 or later is needed", tried.join(", ")) })
     }
