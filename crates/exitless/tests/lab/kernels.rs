@@ -283,7 +283,7 @@ fn tables(rows: &[Row]) -> String {
                             reasons.push(why.clone());
                             reasons.len() - 1
                         });
-                        text += &format!(" no: {} |", at + 1);
+                        text += &format!(" see {} |", at + 1);
                     }
                 }
             }
