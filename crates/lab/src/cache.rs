@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::error::Error;
@@ -27,6 +29,25 @@ pub(crate) struct RunFolder {
 impl RunFolder {
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
+    }
+}
+
+/// Keeps a folder of the cache from being removed while it is used, also by a program with other recipes. Without locks on
+/// its file system nothing is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct InUse {
+    _lock: Option<Arc<File>>,
+}
+
+impl InUse {
+    pub(crate) fn of(folder: &Path) -> Self {
+        let shared = |file: &File| flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+        Self { _lock: File::open(folder).ok().filter(shared).map(Arc::new) }
+    }
+
+    fn is_of_others(folder: &Path) -> bool {
+        let alone = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive);
+        matches!(File::open(folder).map(alone), Ok(Err(Errno::WOULDBLOCK)))
     }
 }
 
@@ -68,12 +89,16 @@ impl Cache {
         self.root.join("packages")
     }
 
-    /// Other recipes serve no version of this program that is likely to come back.
+    /// Other recipes serve no version of this program that is likely to come back; one that runs keeps its own.
     pub(crate) fn remove_others(&self, prefix: &str, kept: &Path) {
         let entries = fs::read_dir(&self.root).into_iter().flatten().filter_map(Result::ok);
         let is_image = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(prefix);
         let others = entries.filter(|entry| is_image(&entry.file_name()) && entry.path() != kept);
         for other in others {
+            if InUse::is_of_others(&other.path()) {
+                tracing::debug!(folder = %other.path().display(), "another program uses it");
+                continue;
+            }
             if let Err(error) = self.discard(&other.path()) {
                 tracing::warn!("{error}");
             }
@@ -216,6 +241,22 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_program_uses_stays_when_another_recipe_is_built() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let [used, left, new] = ["image-1", "image-2", "image-3"].map(|name| root.path().join(name));
+        for folder in [&used, &left, &new] {
+            fs::create_dir(folder).unwrap();
+        }
+        let in_use = [InUse::of(&used), InUse::of(&used)];
+        cache.remove_others("image-", &new);
+        assert!(used.exists() && !left.exists() && new.exists());
+        drop(in_use);
+        cache.remove_others("image-", &new);
+        assert!(!used.exists() && new.exists());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{fs, io};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, InUse};
 use crate::error::Error;
 use crate::packages::{self, Package};
 use crate::progress::{OnProgress, Progress, Step};
@@ -174,6 +174,7 @@ pub(crate) trait Recipe: Recorded + Serialize {
 pub struct Built<M> {
     folder: PathBuf,
     manifest: M,
+    _in_use: InUse,
 }
 
 impl<M> Built<M> {
@@ -257,11 +258,12 @@ impl<M: Recorded + Serialize> Built<M> {
         let manifest = make(&packages, &work.join("root"), &folder, on_progress)?;
         write_manifest(&folder, &manifest)?;
         take_place(&folder, place)?;
-        Ok(Self { folder: place.to_owned(), manifest })
+        Ok(Self { folder: place.to_owned(), manifest, _in_use: InUse::of(place) })
     }
 
     pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>, Error> {
-        Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest }))
+        let in_use = InUse::of(folder);
+        Ok(find(folder)?.map(|manifest| Self { folder: folder.to_owned(), manifest, _in_use: in_use }))
     }
 
     /// Names and contents of the recorded files in a folder of the image.

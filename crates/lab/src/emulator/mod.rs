@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, InUse};
 use crate::definition::Emulator;
 use crate::error::Error;
 use crate::progress::OnProgress;
@@ -51,6 +51,7 @@ impl Recorded for EmulatorManifest {
 pub struct BuiltEmulator {
     folder: PathBuf,
     manifest: EmulatorManifest,
+    _in_use: InUse,
 }
 
 impl BuiltEmulator {
@@ -60,7 +61,8 @@ impl BuiltEmulator {
     /// [`Error::Damaged`] when its program is missing or has another size than was recorded.
     pub fn find(cache: &Cache, emulator: Emulator) -> Result<Option<Self>, Error> {
         let folder = folder(cache, Source::of(emulator));
-        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest }))
+        let in_use = InUse::of(&folder);
+        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest, _in_use: in_use }))
     }
 
     /// The emulator, built first if it is not there. A build that was interrupted goes on where it stopped.
@@ -87,7 +89,8 @@ impl BuiltEmulator {
         take_place(&compile::result(cache, source), &place)?;
         cache.discard(&compile::work(cache, source))?;
         cache.remove_others(&prefix(source), &place);
-        Ok(Self { folder: place, manifest })
+        let in_use = InUse::of(&place);
+        Ok(Self { folder: place, manifest, _in_use: in_use })
     }
 
     /// What it was built from and by.
