@@ -1,6 +1,6 @@
 //! Results of many hosts in one data set: written as Parquet, asked by SQL.
 //!
-//! [`document`] reads what `exitless ... --json` printed, [`write`] makes files of it in a [`store`], [`read`] and [`engine`]
+//! [`document`] reads what `exitless ... --json` printed, [`mod@write`] makes files of it in a [`store`], [`read`] and [`engine`]
 //! answer queries over them, [`report`] asks the ready ones, and [`agent`] collects on a host.
 
 pub mod agent;

@@ -143,7 +143,7 @@ fn a_change_concerns_the_devices_that_it_names_and_no_others() {
     assert_eq!(of(&model, "-nodefaults"), []);
 }
 
-/// What QEMU says of a command line; `None` where it starts. TCG in the place of KVM, which this machine need not have,
+/// QEMU's error for a command line; `None` where it starts. TCG in the place of KVM, which this machine need not have,
 /// and without what is KVM's alone.
 fn refused_by_qemu(bytes: &[u8]) -> Option<String> {
     let line = String::from_utf8(bytes.to_vec()).unwrap();

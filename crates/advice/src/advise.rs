@@ -11,7 +11,7 @@ use host::pci::Bar;
 use crate::seen::Seen;
 use crate::{Cure, Device, Effect, Facts, Suspect, Table};
 
-/// What causes the exits of a profile.
+/// The causes of the exits of a profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice<'a> {
     /// For how long exits were seen, nanoseconds.
@@ -20,7 +20,7 @@ pub struct Advice<'a> {
     pub vms: Vec<VmAdvice<'a>>,
 }
 
-/// What causes the exits of a VM.
+/// The causes of the exits of a VM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VmAdvice<'a> {
     /// Its number: process or domain; `None` where the source does not say.
@@ -37,13 +37,13 @@ pub struct VmAdvice<'a> {
     pub time_ns: u64,
     /// The time for which vCPUs slept, nanoseconds.
     pub sleep_ns: u64,
-    /// What causes them: those with an open cure first, then by time.
+    /// The causes: those with an open cure first, then by time.
     pub rows: Vec<DeviceExits<'a>>,
-    /// What costs without exits, by the definition.
+    /// Costs without exits, by the definition.
     pub suspects: Vec<&'a Suspect>,
 }
 
-/// What exits are of.
+/// The subject of exits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Of<'a> {
     /// A device that is known.
@@ -76,7 +76,7 @@ pub struct DeviceExits<'a> {
     pub parts: Vec<(ExitReason, Part, u64, u64)>,
     /// The PCI devices' regions that accesses among them were to, where the VMM said where those are.
     pub bars: Vec<Bar>,
-    /// What avoids them.
+    /// Its cures.
     pub cures: Vec<Cured<'a>>,
 }
 

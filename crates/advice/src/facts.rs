@@ -1,4 +1,4 @@
-//! What of a VM's definition decides about devices and cures.
+//! The facts of a VM's definition that decide about devices and cures.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ pub enum Fact {
     Balloon,
 }
 
-/// What holds of one VM.
+/// A fact of one VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     facts: BTreeSet<Fact>,
@@ -104,7 +104,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What a definition says, and what holds where it says nothing.
+    /// The words of a definition, and what holds where it says nothing.
     #[must_use]
     pub fn of(definition: &Definition) -> Self {
         let mut facts = machine(definition);

@@ -22,7 +22,7 @@ pub struct Hot {
     pub functions: Vec<SymbolRow>,
 }
 
-/// What a recording of hot spots says of a row; `None` where no sample met its exits. A VM is found in the recording by
+/// The samples of hot spots for a row; `None` where no sample met its exits. A VM is found in the recording by
 /// its number, or by its name.
 #[must_use]
 pub fn hot(vm: &VmAdvice<'_>, row: &DeviceExits<'_>, recording: &Recording) -> Option<Hot> {

@@ -9,15 +9,15 @@ use crate::{Of, VmAdvice};
 /// One cause of wake-ups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source<'a> {
-    /// What exits are of.
+    /// The subject of exits.
     pub of: Of<'a>,
-    /// What it is that wakes: a timer of the guest, a device, the host.
+    /// The source of wake-ups: a timer of the guest, a device, the host.
     pub wakes: Option<&'a str>,
     /// Exits a second.
     pub exits_per_second: f64,
 }
 
-/// How a VM at rest was found.
+/// A VM at rest, as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit<'a> {
     /// Its number.
@@ -28,7 +28,7 @@ pub struct Audit<'a> {
     pub exits_per_second: f64,
     /// The number of times that a vCPU slept and was woken, a second.
     pub sleeps_per_second: f64,
-    /// What the exits are of, the most first.
+    /// The subjects of the exits, the most first.
     pub sources: Vec<Source<'a>>,
     /// What the threads of its process took of the host's CPUs meanwhile, the most first; empty where that was not
     /// looked at.

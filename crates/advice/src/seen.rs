@@ -1,4 +1,4 @@
-//! What exits a VM had: the evidence for and against cures.
+//! The exits of a VM: the evidence for and against cures.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What is known of devices, read from the files that are compiled in.
+//! The table of devices, read from the files that are compiled in.
 
 use domain::{Definition, DefinitionChange};
 use exits::{Access, ExitReason};
@@ -31,7 +31,7 @@ pub struct TableError {
     pub source: Box<toml::de::Error>,
 }
 
-/// How exits of a device are recognised. Ranges hold both ends.
+/// The marks of a device's exits. Ranges hold both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
@@ -63,7 +63,7 @@ impl Match {
     }
 }
 
-/// What a cure does to the exits of its device; the most thorough first.
+/// The effect of a cure on the exits of its device; the most thorough first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
@@ -83,19 +83,19 @@ pub enum Effect {
 pub struct Cure {
     /// Its name among those of the device.
     pub id: String,
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     pub does: String,
-    /// What becomes of the exits.
+    /// Its effect on the exits.
     pub effect: Effect,
     /// QEMU's arguments.
     pub qemu: Option<String>,
     /// libvirt's XML.
     pub libvirt: Option<String>,
-    /// What to change in the guest.
+    /// The change in the guest.
     pub guest: Option<String>,
-    /// What to change on the host.
+    /// The change on the host.
     pub host: Option<String>,
-    /// What it asks for.
+    /// Its condition.
     pub needs: Option<String>,
     /// It is a cure only for VMs of which all of these hold, as far as that is known.
     #[serde(default, skip_serializing)]
@@ -116,7 +116,7 @@ pub struct Cure {
     /// It helps Windows alone.
     #[serde(default, skip_serializing)]
     pub windows: bool,
-    /// What says so: files of the kernel, of QEMU, sections of manuals.
+    /// Its sources: files of the kernel, of QEMU, sections of manuals.
     pub sources: Vec<String>,
 }
 
@@ -148,11 +148,11 @@ pub struct Device {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its name for people.
     pub what: String,
     /// Why a guest reaches for it.
     pub why: String,
-    /// How its exits are recognised.
+    /// The marks of its exits.
     #[serde(rename = "match")]
     pub matches: Vec<Match>,
     /// PCI devices that it is: `VENDOR:DEVICE` in hexadecimal digits, `VENDOR:` for all of one, or `class:CLASS`.
@@ -164,12 +164,12 @@ pub struct Device {
     /// Of several devices that match, the one with the lowest is meant.
     #[serde(default)]
     pub order: i32,
-    /// What wakes a VM at rest here; none where it says nothing about that.
+    /// The causes that wake a VM at rest here; none where it says nothing about that.
     pub wakes: Option<String>,
     /// True if the vCPU sleeps in these exits, so that their time is no cost.
     #[serde(default)]
     pub sleeps: bool,
-    /// What avoids the exits.
+    /// The cures of the exits.
     #[serde(rename = "cure")]
     pub cures: Vec<Cure>,
 }
@@ -182,14 +182,14 @@ pub struct Suspect {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its effect.
     pub says: String,
     /// It is suspected of VMs of which all of these hold.
     #[serde(skip_serializing)]
     pub when: Vec<Fact>,
-    /// What to change.
+    /// The change.
     pub change: String,
-    /// What says so.
+    /// Its sources.
     pub sources: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ struct File {
 pub struct Table {
     /// The devices, in the order in which they are asked.
     pub devices: Vec<Device>,
-    /// What costs without exits.
+    /// A cost without exits.
     pub suspects: Vec<Suspect>,
 }
 
@@ -241,7 +241,7 @@ impl Table {
             .find(|device| device.matches.iter().any(|one| one.has_access(access)))
     }
 
-    /// What exits of this reason are about when no access explains them.
+    /// The subject of exits of this reason that no access explains.
     #[must_use]
     pub fn of_reason(&self, reason: ExitReason) -> Option<&Device> {
         let name = reason.name()?;

@@ -38,7 +38,7 @@ pub enum Fix {
     Definition(Vec<DefinitionChange>),
     /// A step for people alone: firmware settings, another kernel, a change inside the guest.
     Advice(String),
-    /// What the user of the program that made the VM changes there; it stands for the definition's changes.
+    /// The setting that the user of the program that made the VM changes there; it stands for the definition's changes.
     Managed(Managed),
 }
 

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 pub struct Managed {
     /// The program.
     pub manager: Manager,
-    /// What its user changes, in its syntax.
+    /// The setting that its user changes, in its syntax.
     pub changes: Vec<String>,
-    /// What has no setting there, and what to do instead.
+    /// The reason why there is no setting there, and the step to take instead.
     pub without: Vec<String>,
     /// The sources.
     pub sources: Vec<String>,

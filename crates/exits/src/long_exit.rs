@@ -23,7 +23,7 @@ pub struct LongExit {
     pub guest_rip: Option<u64>,
     /// The time to the next entry, in nanoseconds.
     pub handling_ns: u64,
-    /// What the host did meanwhile, if it was watched all that time.
+    /// The host's activity meanwhile, if it was watched all that time.
     pub meanwhile: Option<Meanwhile>,
 }
 

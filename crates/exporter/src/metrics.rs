@@ -42,6 +42,8 @@ pub struct HaltPolling {
 pub struct VmHost {
     /// Its VMM, in lower case.
     pub vmm: &'static str,
+    /// Further names: label and value.
+    pub names: Vec<(&'static str, String)>,
     /// The number of its vCPUs.
     pub vcpus: usize,
     /// The time on a CPU of its vCPUs' threads, the guest's included.
@@ -217,9 +219,15 @@ impl Out<'_> {
         let infos = host.vms.iter().map(|(vm, facts)| {
             let mut labels = labels(vm);
             labels.push(("vmm", facts.vmm));
+            labels.extend(facts.names.iter().map(|(label, name)| (*label, name.as_str())));
             labels
         });
-        let mut family = self.family("exitless_vm", "The VMM of a VM", None, Info)?;
+        let mut family = self.family(
+            "exitless_vm",
+            "The VMM of a VM, the program that made it, and its names there",
+            None,
+            Info,
+        )?;
         for labels in infos {
             family.encode_info(&labels)?;
         }
@@ -359,6 +367,7 @@ mod tests {
         let polling = HaltPolling { attempted: 10, successful: 4, success_ns: 40_000, fail_ns: 1_200_000 };
         let facts = VmHost {
             vmm: "qemu",
+            names: vec![("vmid", "100".to_owned())],
             vcpus: 1,
             ran_ns: 2_500_000_000,
             waited_ns: 1_000_000,

@@ -15,7 +15,7 @@ const REASONS: usize = 32;
 pub(crate) const BOUNDS_NS: [u64; 11] =
     [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 256_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// What tells VMs apart for as long as the exporter runs.
+/// The identity of a VM, for as long as the exporter runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VmIdentity {
     /// Its name for the user.

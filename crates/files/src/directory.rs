@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 /// As many links as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
 const MOST_LINKS: u32 = 40;
 
-/// What becomes of directories that are not there.
+/// The treatment of directories that are not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     /// An error.

@@ -69,7 +69,7 @@ impl Replacement {
         Ok(Self { file, place })
     }
 
-    /// What is written to.
+    /// The file that is written to.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file

@@ -30,7 +30,7 @@ pub const ROOT_SERIAL: &str = "exitless-root";
 /// Where scripts start: on the disk of its own, if the guest has one.
 const WORK: &str = "/work";
 
-/// What a guest says when it is up.
+/// The first message of a guest that is up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// This program's version in the guest.

@@ -1,4 +1,4 @@
-//! What the host and the agent in a guest say to each other over a byte channel.
+//! The messages between the host and the agent in a guest, over a byte channel.
 //!
 //! A frame is `XGF1`, kind (1 byte), job (4 bytes), payload length (4 bytes), CRC-32 of kind, job and payload (4 bytes),
 //! payload; numbers are little-endian. A serial port may carry words of firmware and kernel before the agent begins, so the
@@ -11,7 +11,7 @@ const LARGEST_PAYLOAD: usize = 1 << 20;
 /// The largest payload that is sent.
 pub const PIECE: usize = 32 << 10;
 
-/// What a frame says.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// To the guest: bring the script in the payload to where it waits.

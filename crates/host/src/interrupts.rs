@@ -23,7 +23,7 @@ pub struct InterruptVirtualization {
     pub name: String,
     /// Availability, from the flags that the kernel prints.
     pub available: Availability,
-    /// What to do if the CPU lacks it; `None` if the CPU has it, or if that is unknown.
+    /// The step to take if the CPU lacks it; `None` if the CPU has it, or if that is unknown.
     #[serde(default)]
     pub next: Option<String>,
     /// The module parameter that switches it, below the root that was read.

@@ -50,7 +50,7 @@ impl Mapping {
         path.starts_with('/').then_some(path)
     }
 
-    /// What people call it: the file's name.
+    /// Its name for people: the file's name.
     pub(crate) fn name(&self) -> &str {
         match self.file() {
             Some(file) => file.rsplit('/').next().unwrap_or(file),

@@ -1,11 +1,11 @@
-//! What a recording of hot spots holds.
+//! The content of a recording of hot spots.
 
 use std::collections::{BTreeMap, HashMap};
 
 use exits::ExitReason;
 use serde::{Deserialize, Serialize};
 
-/// What made the samples.
+/// The program that made the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
@@ -17,7 +17,7 @@ pub enum Event {
     Exits,
 }
 
-/// What a thread was doing when a sample met it.
+/// The activity of a thread when a sample met it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// A vCPU was in the guest, or on its way in or out.
@@ -61,9 +61,9 @@ pub type FrameNumber = u32;
 /// Time without a processor within exits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Away {
-    /// How often.
+    /// The number of times.
     pub times: u64,
-    /// How long in all, nanoseconds.
+    /// The time in all, nanoseconds.
     pub away_ns: u64,
     /// Of these, when the thread could have run and waited for a processor.
     pub waited_ns: u64,
@@ -91,7 +91,7 @@ pub struct Stack {
     pub vm: Option<u32>,
     /// The thread, where it is known.
     pub thread: Option<u32>,
-    /// What it was doing.
+    /// Its activity.
     pub activity: Activity,
     /// The code, innermost first: the kernel's frames before those of the program that called it.
     pub frames: Vec<FrameNumber>,
@@ -106,7 +106,7 @@ pub struct Stack {
 /// The exits of one VM by one reason, counted and timed one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// How many.
+    /// The number.
     pub exits: u64,
     /// The time for which they were handled in all, nanoseconds.
     pub handling_ns: u64,
@@ -129,27 +129,27 @@ impl Measured {
     }
 }
 
-/// What is the same for the whole recording.
+/// The facts that hold for the whole recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The host's kernel, or hypervisor.
     pub kernel: Option<String>,
-    /// What made the samples.
+    /// The program that made the samples.
     pub event: Event,
     /// Samples a second and CPU that were asked for; 0 where each exit is one.
     pub frequency_hz: u64,
     /// The number of CPUs that were sampled.
     pub cpus: u32,
-    /// How long, nanoseconds.
+    /// The time, nanoseconds.
     pub duration_ns: u64,
     /// True if time without a processor was measured.
     pub away: bool,
-    /// What the recorder had to say.
+    /// The recorder's remarks.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// What is missing.
+/// The missing parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// Samples of all CPUs, whatever they met.
@@ -165,7 +165,7 @@ pub struct Losses {
 /// Hot spots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
-    /// What holds for all of it.
+    /// The facts that hold for all of it.
     pub head: Head,
     /// Names of VMs.
     pub names: BTreeMap<u32, String>,
@@ -173,7 +173,7 @@ pub struct Recording {
     pub measured: BTreeMap<(Option<u32>, ExitReason), Measured>,
     /// The code that stacks name.
     pub frames: Vec<Frame>,
-    /// What was met.
+    /// The stacks.
     pub stacks: Vec<Stack>,
     /// What was not.
     pub losses: Losses,

@@ -8,7 +8,7 @@ use crate::{FrameNumber, Measured, Recording, Stack};
 /// The number of the format. Within it fields are added, never changed.
 pub const FORMAT: u32 = 1;
 
-/// What a recording begins with.
+/// The head of a recording.
 const BEGINNING: &[u8] = b"{\"exitless_hot_spots\":";
 /// Damaged places that are told one by one.
 const TOLD: usize = 4;
@@ -43,12 +43,12 @@ pub enum ReadError {
     Head {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         cause: String,
     },
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// All that is whole.

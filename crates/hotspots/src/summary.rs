@@ -1,4 +1,4 @@
-//! What samples sum up to: by exit reason, by part, by symbol.
+//! Sums of samples: by exit reason, by part, by symbol.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,7 +38,7 @@ impl Selection {
     }
 }
 
-/// What a function costs.
+/// The cost of a function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SymbolRow {
     /// The function.
@@ -58,7 +58,7 @@ pub struct Moment {
     /// Functions that tell it, innermost first: the device model's, or KVM's below the scheduler.
     #[serde(rename = "functions")]
     pub frames: Vec<Frame>,
-    /// How often and how long.
+    /// The number and the time.
     #[serde(flatten)]
     pub away: crate::Away,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Activity, Frame, Recording, Selection, Stack};
 
-/// What stacks are weighed by.
+/// The measure by which stacks are weighed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// Samples on a processor.
@@ -29,7 +29,7 @@ impl Weight {
 pub struct Node {
     /// Weight of it and of all that it calls.
     pub total: u64,
-    /// What it calls.
+    /// The functions that it calls.
     pub children: BTreeMap<NodeName, Node>,
 }
 

@@ -1,4 +1,4 @@
-//! What takes more than writing a file: modules, programs, threads.
+//! The changes that take more than writing a file: modules, programs, threads.
 
 use crate::{Error, Parameters};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -9,7 +9,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-/// How modules are loaded, programs run and threads moved. Tests play a machine with it.
+/// The ways to load modules, run programs and move threads. Tests play a machine with it.
 pub trait Actions {
     /// Loads a module that is not loaded.
     ///
@@ -127,7 +127,7 @@ fn last_of(said: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a list as the kernel writes it (`0-3,6`) names; `None` for what is none.
+/// The numbers of a list as the kernel writes it (`0-3,6`); `None` for what is none.
 pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for range in list.split(',') {

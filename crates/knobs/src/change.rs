@@ -1,4 +1,4 @@
-//! What can be changed, and what is kept of it so that it can be undone.
+//! The changes that can be made, and what is kept of each so that it can be undone.
 
 use crate::{Content, program};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub enum Change {
     Value {
         /// The file, which must be there.
         path: String,
-        /// What is written.
+        /// The text that is written.
         value: String,
     },
     /// A kernel module is loaded with these parameters; one that is loaded is removed first.
@@ -43,9 +43,9 @@ pub enum Change {
     /// Changes are undone in reverse. A program that works out files from others (`update-grub`) is therefore named
     /// twice: with only `undo` before the change of its input, and with only `run` after it.
     Command {
-        /// What is run now; nothing when there is none.
+        /// The command that is run now; nothing when there is none.
         run: Option<Vec<String>>,
-        /// What undoes it; it must do no harm when it is run twice, or when `run` never was.
+        /// The command that undoes it; it must do no harm when it is run twice, or when `run` never was.
         undo: Option<Vec<String>>,
     },
     /// A thread may run on these CPUs only.
@@ -154,7 +154,7 @@ pub struct FileState {
     pub group: u32,
 }
 
-/// What was there before a change, as far as it takes to undo it.
+/// The state before a change, as far as it takes to undo it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Before {
@@ -167,7 +167,7 @@ pub enum Before {
     },
     /// Of [`Change::Value`].
     Value {
-        /// What the kernel said.
+        /// The kernel's error.
         value: String,
     },
     /// Of [`Change::Load`] and [`Change::Unload`].
@@ -184,13 +184,13 @@ pub enum Before {
     Unknown,
 }
 
-/// What a change led to, read back from the kernel, for changes that the kernel may answer in its own words.
+/// The result of a change, read back from the kernel, for changes that the kernel may answer in its own words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum After {
     /// Of [`Change::Value`].
     Value {
-        /// What the kernel says.
+        /// The kernel's words.
         value: String,
     },
     /// Of [`Change::Load`] and [`Change::Unload`].

@@ -13,7 +13,7 @@ pub enum Lasting {
     UntilRestored,
 }
 
-/// What became of a change that was asked for.
+/// The result of a change that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Made {
     /// It was made.
@@ -183,7 +183,7 @@ impl<A: Actions> Drop for Changes<A> {
     }
 }
 
-/// What is there before a change.
+/// The state before a change.
 fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, Error> {
     Ok(match change {
         Change::File { path, .. } => Before::File {

@@ -15,7 +15,7 @@ pub(crate) struct Line {
     pub(crate) said: Said,
 }
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Said {
@@ -29,7 +29,7 @@ pub(crate) enum Said {
     Undone { id: u64, how: String },
 }
 
-/// What is known of a change before it is made.
+/// The facts of a change before it is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) id: u64,
@@ -70,7 +70,7 @@ impl Intent {
     }
 }
 
-/// How far a change has come.
+/// The progress of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "progress")]
 pub enum Progress {
@@ -78,7 +78,7 @@ pub enum Progress {
     Intended,
     /// It was made.
     Done {
-        /// What it led to.
+        /// Its result.
         after: After,
     },
     /// It was about to be undone; how far that came is not known.
@@ -103,11 +103,11 @@ pub struct Entry {
     pub command: Vec<String>,
     /// True if it was to end with its process.
     pub temporary: bool,
-    /// What was changed.
+    /// The change.
     pub change: Change,
-    /// What was there.
+    /// The state before.
     pub before: Before,
-    /// How far it came.
+    /// Its progress.
     #[serde(flatten)]
     pub progress: Progress,
 }
@@ -146,7 +146,7 @@ impl Entry {
         }
     }
 
-    /// What the change led to, when that is known.
+    /// The result of the change, when that is known.
     #[must_use]
     pub fn after(&self) -> Option<&After> {
         match &self.progress {

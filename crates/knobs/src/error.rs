@@ -1,4 +1,4 @@
-//! What can go wrong while a host is changed.
+//! Errors of changing a host.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub enum Error {
     /// A change is none that exitless makes.
     #[error("Such a change is not made: {why}")]
     Unknown {
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The change was made, and that could not be written down.
@@ -30,7 +30,7 @@ pub enum Error {
     JournalDone {
         /// The journal.
         path: PathBuf,
-        /// What became of the change.
+        /// The result of the change.
         outcome: String,
         /// The cause.
         #[source]
@@ -56,7 +56,7 @@ pub enum Error {
     /// Something of the host could not be read or written.
     #[error("Cannot {doing} {path}; {}", next_step(source))]
     Access {
-        /// What was tried, as a verb.
+        /// The attempt, as a verb.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum Error {
     Kind {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         found: String,
     },
     /// A path does not name one file of the host.
@@ -102,9 +102,9 @@ pub enum Error {
     Command {
         /// The program with its arguments.
         command: String,
-        /// How it ended.
+        /// Its end.
         status: String,
-        /// What it said last.
+        /// Its last words.
         said: String,
     },
     /// A module is in use.

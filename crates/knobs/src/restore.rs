@@ -22,12 +22,12 @@ pub struct RestoredChange {
     /// The change.
     #[serde(flatten)]
     pub entry: Entry,
-    /// What became of it.
+    /// Its result.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What became of the changes that were to be undone.
+/// The results of undoing changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Each change with its outcome, the newest first.

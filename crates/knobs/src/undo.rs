@@ -8,7 +8,7 @@ use crate::{
 use serde::Serialize;
 use std::path::Path;
 
-/// What became of a change that was to be undone.
+/// The result of an attempt to undo a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
@@ -21,7 +21,7 @@ pub enum Outcome {
     },
     /// Others changed it since, and it is left as it is. Force undoes it all the same.
     ChangedSince {
-        /// What is there now.
+        /// The present state.
         what: String,
     },
     /// Its process still runs, and will undo it.
@@ -263,7 +263,7 @@ fn concerns(name: &str, old: Option<&Parameters>, entry: &Entry) -> bool {
     }
 }
 
-/// What a module is first given to become as it was: what was given to it, and what came out otherwise.
+/// The parameters that a module is first given to become as it was: what was given to it, and what came out otherwise.
 fn first_given(change: &Change, old: &Parameters, after: Option<&After>) -> Parameters {
     let differs = |name: &str, value: &str| match (change, after) {
         (Change::Load { parameters, .. }, _) if parameters.contains_key(name) => true,

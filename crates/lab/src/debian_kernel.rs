@@ -23,7 +23,7 @@ use crate::recorded::{self, Built, FileRecord, PackageRecord, Place, Recorded};
 use crate::tree::{copy, remove, write};
 use crate::unpack;
 
-/// What preparing one takes, beyond the image that all laboratories share.
+/// The effort of preparing one, beyond the image that all laboratories share.
 pub const KERNEL_BUILD_EFFORT: Effort =
     Effort { download_mib: 60, disk_mib: 300, time: Duration::from_secs(10) };
 
@@ -158,7 +158,7 @@ fn packages_of(release: &str, names: &[&str]) -> Option<Vec<String>> {
     Some(parts.into_iter().filter(|part| names.contains(&part.as_str())).collect())
 }
 
-/// What it is made of.
+/// Its packages and steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelManifest {
     /// Identifies the recipe.

@@ -18,7 +18,7 @@ use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
 use crate::tree::{copy, write};
 use crate::unpack;
 
-/// What building it takes, beyond the image that all laboratories share.
+/// The effort of building it, beyond the image that all laboratories share.
 pub const DEVICE_BUILD_EFFORT: Effort =
     Effort { download_mib: 110, disk_mib: 130, time: Duration::from_secs(30) };
 
@@ -42,7 +42,7 @@ const GUEST_RAM_DISK: &str = "initrd.img";
 /// emulated clock.
 pub(crate) const GUEST: [&str; 2] = [KERNEL, GUEST_RAM_DISK];
 
-/// What it is made of.
+/// Its packages and steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceManifest {
     /// Identifies the recipe.

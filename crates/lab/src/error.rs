@@ -82,7 +82,7 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
-    /// What a host with devices boots has not been built.
+    /// The image for a host with devices has not been built.
     #[error(
         "The kernel of hosts with devices is missing; `exitless lab run amd-avic --device nvme` builds it"
     )]
@@ -106,7 +106,7 @@ pub enum Error {
     OwnKernelOnly {
         /// The laboratory.
         lab: &'static str,
-        /// What stands in the way, if it is not the laboratory: " when it has devices".
+        /// The obstacle, if it is not the laboratory: " when it has devices".
         why: &'static str,
     },
     /// Debian's archive no longer has this kernel.
@@ -120,7 +120,7 @@ pub enum Error {
         /// The suites, separated by commas.
         suites: String,
     },
-    /// What a host of this kernel boots has not been made.
+    /// The image for a host of this kernel has not been made.
     #[error("Linux {name} is not there; `exitless lab run amd-svm --kernel {name} -- true` fetches it")]
     NoKernelImage {
         /// The kernel's name.

@@ -1,4 +1,4 @@
-//! What all kinds of images have in common: a manifest that records files and packages, and a place that is taken when
+//! The common part of all kinds of images: a manifest that records files and packages, and a place that is taken when
 //! all is whole.
 
 use std::path::{Path, PathBuf};
@@ -139,11 +139,11 @@ pub(crate) fn packages(packages: &[Package]) -> Result<Vec<PackageRecord>, Error
     packages.iter().map(record).collect()
 }
 
-/// What an image is built from, where it lies, and how it is made.
+/// The recipe of an image: what it is built from, where it lies, and how it is made.
 pub(crate) trait Recipe: Recorded + Serialize {
     /// Folders of such images begin with this; the key of their recipe follows.
     const PREFIX: &'static str;
-    /// What building needs on the disk, in MiB.
+    /// The free space that building needs on the disk, in MiB.
     const SPACE_MIB: u64;
     /// Debian's packages, whose dependencies come with them.
     const PACKAGES: &'static [&'static str];
@@ -178,7 +178,7 @@ pub struct Built<M> {
 }
 
 impl<M> Built<M> {
-    /// What it is made of.
+    /// Its packages and steps.
     pub fn manifest(&self) -> &M {
         &self.manifest
     }

@@ -12,7 +12,7 @@ pub enum LoadError {
     Settings {
         /// The setting.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The limit of open files is too low for the connections.

@@ -1,4 +1,4 @@
-//! How many ticks of the time stamp counter an instruction takes, on each of a host's CPUs, while the others do nothing
+//! The ticks of the time stamp counter that an instruction takes, on each of a host's CPUs, while the others do nothing
 //! and while they are busy. An emulator whose ticks are instructions must show the same number everywhere: only then do
 //! two measurements in it have one clock.
 
@@ -18,7 +18,7 @@ const SAMPLE: u64 = 208_000;
 /// Samples of one measurement, of which the median counts.
 const SAMPLES: usize = 9;
 
-/// What an emulator promises of its clock.
+/// The promise of an emulator about its clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Promise {
     /// Ticks an instruction.

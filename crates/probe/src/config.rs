@@ -1,4 +1,4 @@
-//! What the micro VM looks like.
+//! The configuration of the micro VM.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::run::{ApicMode, Irqchip};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
-    /// How many vCPUs run, 2 to 64. One more is made that never runs.
+    /// The number of vCPUs that run, 2 to 64. One more is made that never runs.
     pub vcpus: u16,
     /// Where the interrupt controllers are emulated. No PIT is made, whose reinjection would inhibit AVIC.
     pub irqchip: Irqchip,
-    /// How the guest reaches its local APICs.
+    /// The way in which the guest reaches its local APICs.
     pub apic: ApicMode,
     /// True if each vCPU's thread is bound to one host CPU. The sender, vCPU 0, gets one for itself where this
     /// process may use more than one; vCPU `n` the `n`-th, wrapping around over the rest.
@@ -24,12 +24,12 @@ pub struct Config {
     pub kvm: PathBuf,
     /// Where `/sys` and `/proc` are: `/`, or a test's tree.
     pub sysfs: PathBuf,
-    /// How long `ipi-halted` lets the target sleep before the IPI, in guest TSC cycles from the announcement
+    /// The time for which `ipi-halted` lets the target sleep before the IPI, in guest TSC cycles from the announcement
     /// that it is about to halt. KVM polls before it puts a halted vCPU to sleep (halt_poll_ns of the kvm
     /// module, 200 us by default): a shorter wait measures the wake-up of a vCPU that is being polled for, which
     /// `halt_successful_poll` in the run's statistics shows.
     pub settle_cycles: u64,
-    /// How far ahead `timer-fire` sets its deadline, in guest TSC cycles. Below the cost of arming the timer
+    /// The distance of `timer-fire`'s deadline, in guest TSC cycles. Below the cost of arming the timer
     /// the samples show that cost.
     pub timer_delta_cycles: u64,
     /// After how long without a new iteration a run counts as hung.

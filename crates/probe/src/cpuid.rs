@@ -1,4 +1,4 @@
-//! What the guest sees when it executes CPUID.
+//! The answer of CPUID in the guest.
 
 use kvm_bindings::{CpuId, kvm_cpuid_entry2};
 

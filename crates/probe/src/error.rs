@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and what to do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub enum Error {
     OpenKvm {
         /// The device.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The interface is not the one that has been stable since Linux 2.6.22.
@@ -49,21 +49,21 @@ pub enum Error {
     /// Too few or too many vCPUs.
     #[error("the micro VM can not have {asked} vCPUs: ask for 2 to {most}")]
     VcpuCount {
-        /// What was asked for.
+        /// The request.
         asked: u16,
-        /// What is possible here.
+        /// The possibilities here.
         most: u16,
     },
     /// Too few or too many samples.
     #[error("a run can not take {asked} samples: ask for 1 to {}", layout::MAX_SAMPLES)]
     SampleCount {
-        /// What was asked for.
+        /// The request.
         asked: u32,
     },
     /// The target is no vCPU, or the sender itself.
     #[error("vCPU {target} can not be the target: the sender is vCPU 0, so choose 1 to {last}")]
     Target {
-        /// What was asked for.
+        /// The request.
         target: u16,
         /// The last vCPU.
         last: u16,
@@ -71,25 +71,25 @@ pub enum Error {
     /// KVM refused something.
     #[error("KVM refused to {what}")]
     Ioctl {
-        /// What was attempted, and on what.
+        /// The attempt, and its object.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The guest's memory could not be had or reached.
     #[error("the guest's memory could not be {what}")]
     Memory {
-        /// What was attempted.
+        /// The attempt.
         what: &'static str,
-        /// What the allocator or the bounds check said.
+        /// The error of the allocator or the bounds check.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A thread, a signal handler or an eventfd could not be had.
     #[error("the host refused to {what}")]
     Host {
-        /// What was attempted.
+        /// The attempt.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Sender and target must run at the same time.
@@ -98,7 +98,7 @@ pub enum Error {
          samples would show the scheduler; widen the CPU affinity (taskset) or leave the measure out"
     )]
     TooFewCpus {
-        /// What was to be measured.
+        /// The measure.
         measure: Measure,
         /// The number of CPUs that there are.
         allowed: usize,
@@ -106,7 +106,7 @@ pub enum Error {
     /// This VM can not do that.
     #[error("{measure} can not be measured here: {why}")]
     Unsupported {
-        /// What was to be measured.
+        /// The measure.
         measure: Measure,
         /// The reason.
         why: String,
@@ -114,7 +114,7 @@ pub enum Error {
     /// This host has only the other arm.
     #[error("interrupt virtualization can not be switched {} here: {why}", match arm { Arm::On => "on", Arm::Off => "off" })]
     ArmUnavailable {
-        /// What was asked for.
+        /// The request.
         arm: Arm,
         /// The reason.
         why: String,
@@ -127,11 +127,11 @@ pub enum Error {
         after.as_secs_f32(), match arm { Arm::On => "on", Arm::Off => "off" }
     )]
     Hung {
-        /// What was measured.
+        /// The measure.
         measure: Measure,
         /// In which arm.
         arm: Arm,
-        /// How long nothing had happened.
+        /// The time without any event.
         after: Duration,
         /// Iterations done, warm-up included.
         done: u64,
@@ -146,7 +146,7 @@ pub enum Error {
          the micro VM has been stopped, make a new one"
     )]
     GuestFault {
-        /// What was measured.
+        /// The measure.
         measure: Measure,
         /// Which vCPU.
         vcpu: u16,
@@ -163,7 +163,7 @@ pub enum Error {
          elsewhere"
     )]
     Delivery {
-        /// What was seen.
+        /// The observation.
         what: String,
     },
     /// KVM_RUN ended in a way that the payload never asks for.
@@ -172,7 +172,7 @@ pub enum Error {
          (dmesg), and the micro VM has been stopped, make a new one"
     )]
     UnexpectedExit {
-        /// What was measured.
+        /// The measure.
         measure: Measure,
         /// Which vCPU.
         vcpu: u16,
@@ -184,7 +184,7 @@ pub enum Error {
     /// An earlier run failed and left the vCPUs in the middle of something.
     #[error("the micro VM was stopped by an earlier error and can not run {measure}: make a new one")]
     Stopped {
-        /// What was to be measured.
+        /// The measure.
         measure: Measure,
     },
     /// A vCPU's thread ended by itself, which it never should.
@@ -198,7 +198,7 @@ pub enum Error {
     Statistics {
         /// Which vCPU.
         vcpu: u16,
-        /// What is wrong with them.
+        /// The fault.
         source: crate::statistics::StatisticsError,
     },
 }

@@ -15,7 +15,7 @@ const MOST_WHEN_ON: f64 = 0.1;
 /// Not virtualized, the EOI exits each time, and mostly the self-IPI before it too.
 const LEAST_WHEN_OFF: f64 = 0.9;
 
-/// What a comparison of the expected and the counted exits says.
+/// The result of comparing the expected and the counted exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -27,7 +27,7 @@ pub enum Agreement {
     Unknown,
 }
 
-/// What was counted during a short run of self-IPIs and EOIs.
+/// The counts of a short run of self-IPIs and EOIs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmEvidence {
     /// The arm that was to be confirmed.
@@ -40,9 +40,9 @@ pub struct ArmEvidence {
     /// Exits for each self-IPI with its EOI.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub exits_per_interrupt: Option<f64>,
-    /// What follows.
+    /// The consequence.
     pub verdict: Agreement,
-    /// What was expected, and the known causes of a contradiction.
+    /// The expectation, and the known causes of a contradiction.
     pub note: String,
 }
 

@@ -24,7 +24,7 @@ const SINT_AUTO_EOI: u64 = 1 << 17;
 /// Any vector from 16 up; the parked vCPU never receives it.
 const SINT_VECTOR: u64 = 0x70;
 
-/// How the micro VM inhibits APICv or AVIC for itself (enum kvm_apicv_inhibit in
+/// The way in which the micro VM inhibits APICv or AVIC for itself (enum kvm_apicv_inhibit in
 /// arch/x86/include/asm/kvm_host.h). Both are lifted again, and both leave other VMs alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,7 +53,7 @@ impl InhibitMechanism {
 pub enum Arms {
     /// Both, in one VM and without reloading a module.
     Both {
-        /// How it is switched off.
+        /// The way in which it is switched off.
         mechanism: InhibitMechanism,
     },
     /// Interrupt virtualization is not to be had.

@@ -26,7 +26,7 @@ pub(crate) const BLOCKS: u64 = 0x1_0000;
 pub(crate) const BLOCK_SIZE: u64 = 0x1000;
 /// The samples of one run, 8 bytes each.
 pub(crate) const BUFFER: u64 = 0x20_0000;
-/// What one run can take at most.
+/// The longest time of one run.
 pub(crate) const MAX_SAMPLES: u32 = 1 << 20;
 /// The size of the guest's memory, in bytes: whole pages of 2 MiB.
 pub(crate) const MEMORY_SIZE: usize = 0x20_0000 + 8 * MAX_SAMPLES as usize;
@@ -92,7 +92,7 @@ pub(crate) mod block {
     pub(crate) const SELF_IPI_BITS: u64 = 0x48;
     /// Interrupts which this vCPU has handled.
     pub(crate) const ACK: u64 = 0x80;
-    /// How often this vCPU was ready for the next one.
+    /// The number of times that this vCPU was ready for the next one.
     pub(crate) const READY: u64 = 0x100;
     /// Not zero when this vCPU is to leave its loop.
     pub(crate) const STOP: u64 = 0x180;

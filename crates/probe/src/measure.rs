@@ -1,4 +1,4 @@
-//! What the probe can measure, by name.
+//! The measures of the probe, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -87,7 +87,7 @@ impl Measure {
         }
     }
 
-    /// What the measure times, for people, in at most 30 characters.
+    /// The operation that the measure times, for people, in at most 30 characters.
     pub fn title(self) -> &'static str {
         match self {
             Self::Floor => "nothing (cost of measuring)",

@@ -37,7 +37,7 @@ pub(crate) struct Memory {
     self_ipi: SelfIpi,
 }
 
-/// How a vCPU in x2APIC mode sends an IPI to itself without an exit, where interrupts are virtualized.
+/// The way in which a vCPU in x2APIC mode sends an IPI to itself without an exit, where interrupts are virtualized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SelfIpi {
     /// By the register for it: Intel's way.
@@ -141,7 +141,7 @@ impl Memory {
     }
 }
 
-/// What a vCPU is to do when it is entered next.
+/// The command of a vCPU for its next entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
     /// The routine's address in the guest.

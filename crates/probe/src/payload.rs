@@ -191,7 +191,7 @@ pub(crate) fn handler(vector: u8, apic: ApicMode) -> u64 {
     address_of(part, apic)
 }
 
-/// What is at a guest's address, for people: the part and the distance from its beginning.
+/// The name of a guest's address, for people: the part and the distance from its beginning.
 pub(crate) fn place(rip: u64) -> String {
     let parts = [
         ("entry", Part::Entry),

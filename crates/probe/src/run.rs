@@ -1,4 +1,4 @@
-//! What one run of one measure leaves behind.
+//! The results of one run of one measure.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub enum Irqchip {
 /// The samples of one measure in one arm, taken without a break, and what KVM counted meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The arm.
     pub arm: Arm,
@@ -50,7 +50,7 @@ pub struct Run {
     pub warm_up: u32,
     /// The samples in the order they were taken, in guest TSC cycles.
     pub cycles: Vec<u64>,
-    /// What KVM's binary statistics counted from before the warm-up to after the last sample, summed over the
+    /// The counts of KVM's binary statistics from before the warm-up to after the last sample, summed over the
     /// vCPUs; the names are the kernel's (`exits`, `irq_window_exits`...). Empty where the kernel has none.
     pub statistics: BTreeMap<String, u64>,
 }

@@ -1,4 +1,4 @@
-//! What KVM itself counted for our vCPUs and the VM.
+//! KVM's own counts for our vCPUs and the VM.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -15,7 +15,7 @@ use crate::layout;
 use crate::statistics::StatisticsFile;
 use crate::threads;
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CommandEnd {
     /// The routine returned.
@@ -36,7 +36,7 @@ pub(crate) enum CommandEnd {
     },
 }
 
-/// What a vCPU's thread sends when its command has ended.
+/// The message of a vCPU's thread when its command has ended.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) vcpu: u16,

@@ -141,7 +141,7 @@ impl MicroVm {
         if seen.verdict == Agreement::Contradicted && !self.is_hybrid() {
             let rate = seen.exits_per_interrupt.unwrap_or_default();
             let why = format!(
-                "KVM inhibits it for this VM, which leaves the guest {rate:.2} times an interrupt; `exitless verify` names \
+                "KVM inhibits it for this VM, whose guest exits {rate:.2} times for each interrupt; `exitless verify` names \
                  the reasons while it runs"
             );
             return Ok(Arms::OnlyOff { why });
@@ -185,7 +185,7 @@ impl MicroVm {
         self.arm
     }
 
-    /// What the VM was made from.
+    /// The configuration that the VM was made from.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -200,7 +200,7 @@ impl MicroVm {
         self.no_statistics.as_deref()
     }
 
-    /// What the last [`Self::verify_arm`] found since the last [`Self::switch`].
+    /// The result of the last [`Self::verify_arm`] since the last [`Self::switch`].
     pub fn evidence(&self) -> Option<&ArmEvidence> {
         self.evidence.as_ref()
     }

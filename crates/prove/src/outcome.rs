@@ -60,7 +60,7 @@ pub struct Proof {
     pub exits: ExitTotals,
     /// Doubts about the figures.
     pub warnings: Vec<Warning>,
-    /// How the figures were made.
+    /// The method of the figures.
     pub method: Method,
 }
 
@@ -98,7 +98,7 @@ pub enum Judgement {
 /// One measure in both arms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasureOutcome {
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The cost in each arm.
     pub cost: ArmPair<Option<Cost>>,

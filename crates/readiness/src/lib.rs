@@ -1,4 +1,4 @@
-//! What works for this user on this host, command by command, and what the others lack.
+//! The commands that work for this user on this host, and what the others lack.
 //!
 //! Each [`Part`] is tried, not guessed: its check is the first step of the commands that need it, in the crate that takes
 //! it. Nothing on the host is changed, and all that is made for a check is gone after it.

@@ -1,4 +1,4 @@
-//! What works on a host: `exitless self-test`.
+//! The commands that work on a host: `exitless self-test`.
 
 mod json;
 mod terminal;

@@ -106,7 +106,7 @@ impl Draws {
     }
 }
 
-/// How far the truth may lie from the ln(after / before) that was found, given the ratios of the resamples of each
+/// The distance of the truth from the ln(after / before) that was found, given the ratios of the resamples of each
 /// side. `None` where too many of these are no number to be of use.
 ///
 /// Both sides draw with the same seed, so equal recordings have equal resamples. Each resample of one side

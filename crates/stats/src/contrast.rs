@@ -45,7 +45,7 @@ pub const MINIMUM_REPEATS: usize = 3;
 /// A p value below this is taken for a difference.
 pub const LEVEL: f64 = 0.05;
 
-/// What two figures are compared by.
+/// The figure by which two are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -101,13 +101,13 @@ pub enum Test {
 /// The difference of an arm from the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Contrast {
-    /// What the two were compared by.
+    /// The figure by which the two were compared.
     pub scale: Scale,
     /// The best estimate, in percent of the baseline or in the figure's unit, as the scale says.
     pub estimate: f64,
     /// The 95 % interval about it; none with fewer than [`MINIMUM_REPEATS`].
     pub interval: Option<Interval>,
-    /// How often noise alone would show a change at least as large; none without an interval.
+    /// The probability that noise alone shows a change at least as large; none without an interval.
     pub p_value: Option<f64>,
     /// Where the p value comes from.
     pub test: Option<Test>,

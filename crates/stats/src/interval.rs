@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// How often an interval is to hold the truth: 95 in 100.
+/// The share of intervals that are to hold the truth: 95 in 100.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// What lies beyond each end of an interval.
+/// The parts beyond each end of an interval.
 pub const TAIL: f64 = (1.0 - CONFIDENCE) / 2.0;
 
 /// The ends of a 95 % interval, in the unit of the figure that it is about.

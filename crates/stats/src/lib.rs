@@ -1,4 +1,4 @@
-//! How sure a figure is: the intervals, tests and quantiles of the whole workspace.
+//! The certainty of a figure: the intervals, tests and quantiles of the whole workspace.
 //!
 //! | question | answer |
 //! |---|---|

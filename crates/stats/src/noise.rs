@@ -2,7 +2,7 @@
 
 use crate::Scale;
 
-/// What two averages of `repeats` runs of one arm differ by (root of the mean square), from how runs of the same arm in
+/// The difference of two averages of `repeats` runs of one arm (root of the mean square), from how runs of the same arm in
 /// neighbouring blocks differ; on the told scale. `arms` are values as [`Scale::enter`] makes them, in the order of
 /// blocks.
 ///

@@ -6,7 +6,7 @@ use crate::normal::{MEAN_DEVIATION, MEDIAN_DEVIATION};
 /// Ten standard deviations of a normal distribution, measured by its median absolute deviation.
 const THRESHOLD: f64 = 10.0 * MEDIAN_DEVIATION;
 
-/// What makes the mean absolute deviation comparable to the median one where the latter is zero.
+/// The factor that makes the mean absolute deviation comparable to the median one where the latter is zero.
 const MEAN_FOR_MEDIAN: f64 = MEAN_DEVIATION / MEDIAN_DEVIATION;
 
 /// The number of samples that lie far from the rest.

@@ -1,4 +1,4 @@
-//! How sure counts are of events that come independently of each other, or nearly so.
+//! The certainty of counts of events that come independently of each other, or nearly so.
 
 use statrs::function::beta::checked_beta_reg;
 
@@ -57,7 +57,7 @@ pub fn count(events: u64) -> Estimate {
     Estimate { low, value, high: cube(value + 1.0, 1.0) }
 }
 
-/// How much more the counts of some parts of a recording vary than those of independent events would: the variance
+/// The factor by which the counts of some parts of a recording vary more than those of independent events would: the variance
 /// over the mean, by Pearson's chi-squared over its degrees of freedom. Parts that were watched for less than half
 /// as long as others say too little. `None` without events.
 #[must_use]
@@ -73,7 +73,7 @@ pub fn dispersion(counts: &[f64], observed: &[f64]) -> Option<f64> {
     Some(chi_squared / (parts().count().max(2) - 1) as f64)
 }
 
-/// How often counts that are as far apart as these, or further, come from one and the same rate: twice the smaller tail of
+/// The probability that counts as far apart as these, or further, come from one and the same rate: twice the smaller tail of
 /// the binomial distribution of [`log_ratio`]. `longer` is ln of how many times longer the second was counted.
 #[must_use]
 pub fn p_value(before: f64, after: f64, longer: f64) -> f64 {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a pile of samples looks like, in their unit.
+/// The shape of a pile of samples, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The number of samples that there were.

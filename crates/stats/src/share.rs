@@ -1,4 +1,4 @@
-//! How sure a share is.
+//! The certainty of a share.
 
 use crate::Estimate;
 use crate::normal::QUANTILE;

@@ -1,4 +1,4 @@
-//! How the kernel describes its tracepoints: the `format` files of tracefs, which recordings carry too.
+//! The kernel's descriptions of its tracepoints: the `format` files of tracefs, which recordings carry too.
 //!
 //! Texts in, descriptions out; no I/O, no `unsafe`.
 

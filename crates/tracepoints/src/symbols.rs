@@ -1,6 +1,6 @@
 //! The tables of names in a tracepoint's `print fmt`.
 
-/// How the kernel applies a table.
+/// The way in which the kernel applies a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SymbolTable {
     /// `__print_symbolic`: one value, one name.
@@ -14,7 +14,7 @@ pub enum SymbolTable {
 pub struct Symbol<'a> {
     /// Which kind of table it stands in.
     pub table: SymbolTable,
-    /// What the table is applied to, as written (`REC->exit_reason & 0xffff`).
+    /// The expression that the table is applied to, as written (`REC->exit_reason & 0xffff`).
     pub of: &'a str,
     /// The value as written (`0x040 + 1`).
     pub expression: &'a str,

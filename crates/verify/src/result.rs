@@ -155,7 +155,7 @@ pub struct ReasonCures {
     pub set_by: String,
     /// Changes that remove it, each sufficient alone.
     pub cures: Vec<Cure>,
-    /// What to do if no such change removes it.
+    /// The step to take if no such change removes it.
     pub next: Option<String>,
     /// The same in the words of the program that made the VM, if it has its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]

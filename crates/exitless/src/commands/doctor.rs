@@ -107,7 +107,7 @@ fn sides(found: &Vms, vms: &[&Vm], chosen: bool) -> Vec<VmSide> {
     sides_of(&seen)
 }
 
-/// What a verification says of each VM.
+/// The words of a verification about each VM.
 pub(super) fn sides_of(seen: &Verification) -> Vec<VmSide> {
     seen.vms.iter().map(|vm| side(seen, vm)).collect()
 }

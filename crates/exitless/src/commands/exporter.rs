@@ -16,7 +16,7 @@ use conclusions::activation::InForce;
 use exporter::{HaltPolling, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
 use files::Missing;
 use host::scheduling::{ThreadId, ThreadTimes};
-use host::vms::{Vm, Vmm, Vms};
+use host::vms::{Management, Vm, Vmm, Vms};
 use host::{Inspection, Root};
 use iocm::config::{SOCKET, SocketsConfig};
 use iocm::control::client::{Client, ClientError};
@@ -35,6 +35,8 @@ const STATES: Duration = Duration::from_secs(30);
 const EXAMINATIONS: u32 = 20;
 /// The interval at which a daemon of I/O workers is asked.
 const IO_WORKERS: Duration = Duration::from_secs(5);
+/// Characters of a label: a command line is as long as its user makes it.
+const LABEL: usize = 128;
 /// The age at which its last answer is no longer shown.
 const TOO_OLD: Duration = Duration::from_secs(15);
 
@@ -140,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What takes longer than an answer may: made on its own thread.
+/// The facts that take longer than an answer may, found on a thread of their own.
 #[derive(Debug, Default)]
 struct Judged {
     states: BTreeMap<i32, State>,
@@ -234,7 +236,7 @@ fn findings(seen: Option<&Verification>) -> Option<Tally> {
     Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
 }
 
-/// What each answer collects.
+/// The collection of the facts of an answer.
 struct Collection {
     collector: Collector,
     wanted: Vec<String>,
@@ -310,12 +312,27 @@ fn facts(vm: &Vm, state: Option<State>) -> VmHost {
             Vmm::Firecracker => "firecracker",
             _ => "other",
         },
+        names: names(&vm.management),
         vcpus: vm.vcpus.len(),
         ran_ns: sum.ran_ns,
         waited_ns: sum.waited_ns,
         halt_polling: halt_polling(vm),
         state,
     }
+}
+
+/// The names of a VM in the program that made it, as labels.
+fn names(management: &Management) -> Vec<(&'static str, String)> {
+    let (namespace, name) = management.namespaced.clone().unzip();
+    let known = [
+        ("manager", Some(management.manager.name().to_owned())),
+        ("uuid", management.uuid.clone()),
+        ("vmid", management.vmid.map(|vmid| vmid.to_string())),
+        ("namespace", namespace),
+        ("name", name),
+    ];
+    let short = |name: String| name.chars().take(LABEL).collect();
+    known.into_iter().filter_map(|(label, name)| Some((label, short(name?)))).collect()
 }
 
 fn own_cost(began: Instant) -> OwnCost {

@@ -19,13 +19,13 @@ const XEN_CONSOLE: &str = "/dev/hvc0";
 const PORTS: &str = "/sys/class/virtio-ports";
 const PORT_WAIT: Duration = Duration::from_secs(60);
 
-/// What comes from the host.
+/// The messages from the host.
 pub(super) struct Channel {
     port: File,
     buffer: Vec<u8>,
 }
 
-/// What goes to the host, one frame at a time.
+/// The messages to the host, one frame at a time.
 #[derive(Debug)]
 pub(super) struct Sender {
     port: Mutex<File>,

@@ -9,7 +9,7 @@ use super::settings::Network;
 
 const INTERFACE: &str = "eth0";
 const DHCP_SCRIPT: &str = "/run/exitless-dhcp";
-/// What busybox's udhcpc runs when it has a lease (its variables: networking/udhcp/dhcpc.c of busybox).
+/// The script that busybox's udhcpc runs when it has a lease (its variables: networking/udhcp/dhcpc.c of busybox).
 const DHCP: &str = "#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr add \"$ip/$mask\" dev \"$interface\"\n\
     [ -z \"$router\" ] || ip route add default via \"${router%% *}\"\n";
 

@@ -1,4 +1,4 @@
-//! What the host tells a guest by its kernel's arguments.
+//! The settings that the host gives a guest by its kernel's arguments.
 
 use std::fs;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ pub struct Settings {
     pub network: Option<Network>,
 }
 
-/// What the guest and the host speak through.
+/// The channel between guest and host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Port {
     /// A virtio port.
@@ -33,7 +33,7 @@ pub enum Port {
 const PORTS: [(Port, &str); 3] =
     [(Port::Virtio, "virtio"), (Port::Serial, "serial"), (Port::XenConsole, "xen-console")];
 
-/// How the network interface gets its address.
+/// The source of the network interface's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Network {
     /// By DHCP.

@@ -1,4 +1,4 @@
-//! What QEMU's options of several devices have in common.
+//! The properties that QEMU's options of several devices have in common.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ pub trait ListenerStore: Send + Sync + Debug {
     fn forget(&self, path: &Path);
 }
 
-/// What the service manager gives to the daemon, and keeps for the next one.
+/// The descriptors that the service manager gives to the daemon, and keeps for the next one.
 #[derive(Debug, Default)]
 pub struct Inheritance {
     listeners: VecDeque<InheritedListener>,

@@ -18,7 +18,7 @@ enum Load {
     Closed { depth: u64, think: u64 },
 }
 
-/// How a second of a load went.
+/// A second of a load.
 #[derive(Debug)]
 struct Played {
     backoff: Backoff,

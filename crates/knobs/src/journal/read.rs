@@ -17,7 +17,7 @@ pub struct Recorded {
     /// Changes by number ascending, undone ones too.
     #[serde(rename = "changes")]
     pub entries: Vec<Entry>,
-    /// What could not be read.
+    /// The object that could not be read.
     pub damage: Vec<Damage>,
 }
 
@@ -28,14 +28,14 @@ pub struct Damage {
     pub path: PathBuf,
     /// Where the line begins, in bytes.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub why: String,
     /// True if a crash cut it while it was written: its change was not made, and nothing is left undone.
     pub cut: bool,
 }
 
 impl Recorded {
-    /// What the bytes of a journal tell; `path` is what messages call it.
+    /// The entries of a journal's bytes; `path` is the name for messages.
     #[must_use]
     pub fn parse(path: &Path, bytes: &[u8]) -> Self {
         let mut recorded = Self::default();

@@ -23,7 +23,7 @@ use crate::tree::{disk_usage, take_place};
 pub(crate) use program::EmulatorProgram;
 use source::Source;
 
-/// What an emulator was built from and by.
+/// The source and the compiler of an emulator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatorManifest {
     /// Identifies the patches, the configuration and the steps.
@@ -93,7 +93,7 @@ impl BuiltEmulator {
         Ok(Self { folder: place, manifest, _in_use: in_use })
     }
 
-    /// What it was built from and by.
+    /// The source and the compiler.
     pub fn manifest(&self) -> &EmulatorManifest {
         &self.manifest
     }

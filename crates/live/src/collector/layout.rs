@@ -65,7 +65,7 @@ impl Layout {
 /// cannot be looked at.
 ///
 /// # Errors
-/// What is missing; stable tracepoints are used then, which cost more.
+/// The missing part; stable tracepoints are used then, which cost more.
 pub fn type_information(root: &Path) -> Result<(), String> {
     let found = match host::kvm::vendor_module(root).and_then(host::kvm::isa_of) {
         Some(isa) => Layout::find(root, isa).map(drop),

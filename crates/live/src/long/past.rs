@@ -1,4 +1,4 @@
-//! What the host did with one thread lately.
+//! The recent activity of the host with one thread.
 
 use std::collections::VecDeque;
 

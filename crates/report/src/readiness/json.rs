@@ -1,4 +1,4 @@
-//! What works on a host, for programs.
+//! The commands that work on a host, for programs.
 
 use ::readiness::{Checked, CommandReadiness, Readiness};
 use serde::Serialize;

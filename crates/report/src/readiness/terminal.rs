@@ -1,4 +1,4 @@
-//! What works on a host, for people.
+//! The commands that work on a host, for people.
 
 use ::readiness::{Checked, CommandReadiness, Readiness, State};
 

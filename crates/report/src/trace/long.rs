@@ -77,7 +77,7 @@ fn accesses(accesses: &[Access]) -> String {
     shown.join(", ") + &more
 }
 
-/// What the host did, the largest part first.
+/// The host's activities, the largest part first.
 fn in_words(told: &Meanwhile) -> String {
     let instead = told.instead.as_deref().map_or(String::new(), |name| format!(" by {name}"));
     let interrupts = counted(told.interrupts.into(), "interrupt");

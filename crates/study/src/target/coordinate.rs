@@ -32,7 +32,7 @@ pub enum Event<'a> {
     Warning(String),
 }
 
-/// How a coordinated study ended.
+/// The end of a coordinated study.
 #[derive(Debug, thiserror::Error)]
 pub enum CoordinateError {
     /// The result folder.

@@ -1,4 +1,4 @@
-//! What the processes behind vhost-user devices need: the guest's memory, and a connection when they start again.
+//! The needs of the processes behind vhost-user devices: the guest's memory, and a connection when they start again.
 
 use super::order::{DOMAIN, before};
 use super::{Made, Step};

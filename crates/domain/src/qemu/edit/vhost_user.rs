@@ -1,4 +1,4 @@
-//! What the processes behind vhost-user devices need: the guest's memory, and a connection when they start again.
+//! The needs of the processes behind vhost-user devices: the guest's memory, and a connection when they start again.
 
 use super::super::machine::memory_backends;
 use super::conversion::free_id;

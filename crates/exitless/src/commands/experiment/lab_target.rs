@@ -92,7 +92,7 @@ pub(super) struct LabRemote {
 #[derive(Clone)]
 struct Machine {
     lab: &'static Lab,
-    /// What is asked of the lab for each connection, but for the file with the study's request.
+    /// The request to the lab for each connection, but for the file with the study's request.
     request: Request,
 }
 

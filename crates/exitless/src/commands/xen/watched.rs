@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::status;
 
-    /// What `xl list` says from now on.
+    /// The list of `xl list` from now on.
     fn say(folder: &tempfile::TempDir, domains: &str) {
         let commands = folder.path().join("exitless/commands");
         std::fs::create_dir_all(&commands).unwrap();

@@ -16,7 +16,7 @@ const STEP: u64 = 512 << 10;
 /// The size of one step of a discard or of zeroing without writing, bytes. The kernel never does that in the worker's
 /// thread.
 const RANGE_STEP: u64 = 1 << 30;
-/// What a step without data counts, bytes: a flush, a discard.
+/// The bytes that a step without data counts: a flush, a discard.
 const NO_DATA: u64 = 64 << 10;
 /// The most retries of a step in a row (EINTR, EAGAIN).
 const RETRIES: u8 = 16;
