@@ -210,10 +210,11 @@ impl Session {
         }
     }
 
-    /// Makes inflight memory, which the front-end keeps.
+    /// Makes inflight memory, which the front-end keeps, with room for the largest rings: QEMU asks for `queue-size`
+    /// descriptors (hw/block/vhost-user-blk.c), and a ring can have more.
     fn make_inflight(&mut self, wanted: InflightDescription) -> Result<Reply, RequestError> {
         use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-        let size = InflightMemory::bytes(wanted.queues, wanted.queue_size);
+        let size = InflightMemory::bytes(wanted.queues, LARGEST.max(wanted.queue_size));
         let file = memfd_create("inflight", MemfdFlags::CLOEXEC).map_err(invalid)?;
         ftruncate(&file, size).map_err(invalid)?;
         let file = File::from(file);
@@ -230,13 +231,16 @@ impl Session {
         if self.offered_protocol() & ProtocolFeatures::INFLIGHT == 0 {
             return Err(RequestError::Unsupported("inflight tracking of a network device"));
         }
-        let InflightDescription { queues, queue_size, offset, .. } = *description;
+        let InflightDescription { queues, queue_size, offset, size } = *description;
         if usize::from(queues) > self.vrings.len() || queue_size > LARGEST {
             let what =
                 format!("{queues} queues of {queue_size} descriptors, of {} at most", self.vrings.len());
             return Err(RequestError::Invalid(what));
         }
-        InflightMemory::map(file, offset, queues, queue_size).map_err(invalid)
+        // Front-ends give the number back that they asked for, and the size that they were given.
+        let is_room = |number: &u16| InflightMemory::bytes(queues, *number) <= size;
+        let room = (queue_size..=LARGEST).rev().find(is_room).unwrap_or(queue_size);
+        InflightMemory::map(file, offset, queues, room).map_err(invalid)
     }
 
     /// Starts or stops logging writes, as was negotiated.

@@ -74,8 +74,13 @@ impl Session {
         queue.set_enabled(enabled);
         queue.polled = backend.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
-        if let Some(inflight) = memory.and_then(|memory| memory.queue(index as u16, size, features.packed)) {
-            queue.track_inflight(inflight).map_err(wrong)?;
+        match memory.map(|memory| memory.queue(index as u16, size, features.packed)) {
+            Some(Some(inflight)) => queue.track_inflight(inflight).map_err(wrong)?,
+            Some(None) => tracing::warn!(
+                "Queue {index} of {size} descriptors has no room in the front-end's inflight memory: if this process is \
+                 restarted, its requests can be lost"
+            ),
+            None => {}
         }
         let weight = backend.weight.load(Ordering::Relaxed);
         if weight > 0 {

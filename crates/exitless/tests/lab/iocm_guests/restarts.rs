@@ -36,7 +36,6 @@ fn load_average() -> String {
 }
 
 #[test]
-#[ignore = "on a quiet machine a queue breaks after a few restarts, for a cause that is not found: docs/iocm-host.md"]
 fn fio_verifies_what_it_wrote_over_restarts_and_kills_by_systemd() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
