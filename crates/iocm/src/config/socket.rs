@@ -42,10 +42,7 @@ impl SocketsConfig {
     }
 
     /// The users behind the names. Without a mode, the group may use the sockets if one is named, else the owner alone.
-    ///
-    /// # Errors
-    /// [`AccountError`] of a name that there is not.
-    pub fn access(&self) -> Result<SocketAccess, AccountError> {
+    pub(crate) fn access(&self) -> Result<SocketAccess, AccountError> {
         let user = self.owner.as_deref().map(user_of).transpose()?.map(|account| account.user);
         let group = self.group.as_deref().map(group_of).transpose()?;
         let usual = match (user, group) {

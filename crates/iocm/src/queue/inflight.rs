@@ -43,6 +43,14 @@ impl InflightMemory {
         (head + entry * u64::from(size)).next_multiple_of(ALIGNMENT)
     }
 
+    /// The most descriptors for which each of this many queues has room in memory of this size, in whichever layout.
+    #[must_use]
+    pub fn room(queues: u16, bytes: u64) -> u64 {
+        let each = bytes / u64::from(queues.max(1)) / ALIGNMENT * ALIGNMENT;
+        let of = |(head, entry): (u64, u64)| each.saturating_sub(head) / entry;
+        of(split::SIZES).min(of(packed::SIZES))
+    }
+
     /// Maps it.
     ///
     /// # Errors

@@ -238,9 +238,8 @@ impl Session {
             return Err(RequestError::Invalid(what));
         }
         // Front-ends give the number back that they asked for, and the size that they were given.
-        let is_room = |number: &u16| InflightMemory::bytes(queues, *number) <= size;
-        let room = (queue_size..=LARGEST).rev().find(is_room).unwrap_or(queue_size);
-        InflightMemory::map(file, offset, queues, room).map_err(invalid)
+        let room = InflightMemory::room(queues, size).min(LARGEST.into()) as u16;
+        InflightMemory::map(file, offset, queues, room.max(queue_size)).map_err(invalid)
     }
 
     /// Starts or stops logging writes, as was negotiated.

@@ -26,6 +26,19 @@ fn features(packed: bool) -> RingFeatures {
 }
 
 #[test]
+fn there_is_room_for_what_the_size_was_computed_for_and_for_no_more_than_fits() {
+    for (queues, size) in
+        [1, 2, 256].into_iter().flat_map(|queues| (1..=1024).map(move |size| (queues, size)))
+    {
+        let bytes = InflightMemory::bytes(queues, size);
+        let room = u16::try_from(InflightMemory::room(queues, bytes)).unwrap();
+        assert!(room >= size && InflightMemory::bytes(queues, room) <= bytes, "{queues} {size} {room}");
+        assert!(InflightMemory::bytes(queues, room + 1) > bytes, "{queues} {size} {room}");
+    }
+    assert_eq!((InflightMemory::room(0, 0), InflightMemory::room(2, 63)), (0, 0));
+}
+
+#[test]
 fn memory_that_was_not_made_for_a_queue() {
     let (_file, memory) = memory();
     assert!(memory.queue(2, SIZE, false).is_none());
