@@ -2,10 +2,10 @@
 
 use serde_json::Value as Json;
 
+use crate::totals::shortened;
+
 /// Workers and devices with series of their own.
 const MOST: usize = 1024;
-/// Characters of a name that are used.
-const NAME: usize = 128;
 
 /// The counters of a daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +50,7 @@ impl IoWorkers {
         let seconds = |value: &Json| if ticks > 0.0 { number(value) / ticks } else { 0.0 };
         let of = |collection: &str| tree[collection].as_object().into_iter().flatten().take(MOST);
         let workers = of("workers").map(|(name, worker)| Worker {
-            name: short(name),
+            name: shortened(name),
             busy_seconds: seconds(&worker["statistics"]["useful_ticks"]),
             awake_seconds: seconds(&worker["statistics"]["awake_ticks"]),
             sleeps: number(&worker["statistics"]["sleeps"]),
@@ -59,9 +59,9 @@ impl IoWorkers {
         let devices = of("devices").map(|(name, device)| {
             let counter = |name: &str| number(&device["statistics"][name]);
             Device {
-                device: short(name),
-                name: short(device["name"].as_str().unwrap_or_default()),
-                vm: short(device["vm"].as_str().unwrap_or_default()),
+                device: shortened(name),
+                name: shortened(device["name"].as_str().unwrap_or_default()),
+                vm: shortened(device["vm"].as_str().unwrap_or_default()),
                 requests: counter("requests"),
                 bytes: counter("bytes"),
                 errors: counter("errors"),
@@ -76,10 +76,6 @@ impl IoWorkers {
 
 fn number(value: &Json) -> f64 {
     value.as_f64().unwrap_or(0.0).max(0.0)
-}
-
-fn short(name: &str) -> String {
-    name.chars().take(NAME).collect()
 }
 
 #[cfg(test)]
@@ -114,7 +110,7 @@ mod tests {
             (0..5000).map(|one| (format!("w.{one}"), json!(null))).collect();
         let read = IoWorkers::of_tree(&json!({ "workers": many, "devices": { "d".repeat(9999): [] } }));
         assert_eq!(read.workers.len(), MOST);
-        assert_eq!(read.devices[0].device.len(), NAME);
+        assert_eq!(read.devices[0].device.len(), 128);
         for other in [json!(null), json!([1]), json!({ "workers": 3, "devices": "x" })] {
             assert_eq!(IoWorkers::of_tree(&other), IoWorkers::default());
         }

@@ -12,4 +12,4 @@ mod totals;
 pub use io_workers::IoWorkers;
 pub use metrics::{HaltPolling, Host, OwnCost, State, VmHost, text};
 pub use serve::{CONTENT_TYPE, Error, Listener, serve};
-pub use totals::{OTHER, Totals, VmIdentity};
+pub use totals::{OTHER, Totals, VmIdentity, shortened};

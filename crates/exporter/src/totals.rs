@@ -27,11 +27,18 @@ pub struct VmIdentity {
 }
 
 impl VmIdentity {
-    /// A name is as long as its VM's command line makes it, and it stands in each line: 128 characters of it are used.
+    /// The identity of a process and the VM's name, shortened.
     #[must_use]
     pub fn new(name: &str, process: u32, start_ticks: u64) -> Self {
-        Self { name: name.chars().take(128).collect(), process, start_ticks }
+        Self { name: shortened(name), process, start_ticks }
     }
+}
+
+/// The beginning of a name, as a label: a name is as long as a command line makes it, and stands in each line. 128
+/// characters of it are used.
+#[must_use]
+pub fn shortened(name: &str) -> String {
+    name.chars().take(128).collect()
 }
 
 /// Exits of one reason.

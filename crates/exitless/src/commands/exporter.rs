@@ -18,9 +18,10 @@ use files::Missing;
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Management, Vm, Vmm, Vms};
 use host::{Inspection, Root};
-use iocm::config::{SOCKET, SocketsConfig};
+use iocm::config::SOCKET;
 use iocm::control::client::{Client, ClientError};
-use iocm::socket_file::SocketFile;
+use iocm::safety::group_of;
+use iocm::socket_file::{SocketAccess, SocketFile};
 use live::{Collector, pause};
 use verify::{Verification, Verify, VmVerification};
 
@@ -35,8 +36,6 @@ const STATES: Duration = Duration::from_secs(30);
 const EXAMINATIONS: u32 = 20;
 /// The interval at which a daemon of I/O workers is asked.
 const IO_WORKERS: Duration = Duration::from_secs(5);
-/// Characters of a label: a command line is as long as its user makes it.
-const LABEL: usize = 128;
 /// The age at which its last answer is no longer shown.
 const TOO_OLD: Duration = Duration::from_secs(15);
 
@@ -94,13 +93,10 @@ impl Arguments {
                 Ok((listener.into(), None))
             }
             Place::Unix(path) => {
-                let mode = if self.socket_group.is_some() { "0660" } else { "0600" };
-                let sockets = SocketsConfig {
-                    owner: None,
-                    group: self.socket_group.clone(),
-                    mode: Some(mode.to_owned()),
-                };
-                let bound = SocketFile::bind(path, Missing::Refused, sockets.access()?);
+                let group = self.socket_group.as_deref().map(group_of).transpose()?;
+                let mode = Some(if group.is_some() { 0o660 } else { 0o600 });
+                let access = SocketAccess { user: None, group, mode };
+                let bound = SocketFile::bind(path, Missing::Refused, access);
                 let (file, listener) =
                     bound.with_context(|| format!("Could not listen at {}", path.display()))?;
                 tracing::info!("Metrics are at {}", path.display());
@@ -182,10 +178,7 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     let mut client = None;
     loop {
         let next = Instant::now() + IO_WORKERS;
-        let asked = match client.take() {
-            Some(client) => Ok(client),
-            None => connect(),
-        };
+        let asked = client.take().map_or_else(connect, Ok);
         let answered = asked.and_then(|mut client| Ok((client.get("")?, client)));
         match answered {
             Ok((tree, again)) => {
@@ -331,8 +324,7 @@ fn names(management: &Management) -> Vec<(&'static str, String)> {
         ("namespace", namespace),
         ("name", name),
     ];
-    let short = |name: String| name.chars().take(LABEL).collect();
-    known.into_iter().filter_map(|(label, name)| Some((label, short(name?)))).collect()
+    known.into_iter().filter_map(|(label, name)| Some((label, exporter::shortened(&name?)))).collect()
 }
 
 fn own_cost(began: Instant) -> OwnCost {
