@@ -262,13 +262,11 @@ impl Spool {
     /// Writes the losses down, for after a restart. On a full disk they are known to this process alone.
     fn remember(&self) {
         let path = self.folder.join(LOST);
-        let _ = fs::remove_file(&path);
         let all: Vec<&Lost> = self.telling.iter().chain(&self.lost).collect();
-        if !all.is_empty()
-            && let Ok(bytes) = serde_json::to_vec(&all)
-        {
-            let _ = write_whole(&self.folder, &path, &bytes);
-        }
+        let _ = match serde_json::to_vec(&all) {
+            Ok(bytes) if !all.is_empty() => files::write(&path, &bytes),
+            _ => fs::remove_file(&path),
+        };
     }
 }
 

@@ -51,8 +51,7 @@ pub struct Written {
 pub async fn rows(store: &Store, rows: &Rows) -> Result<Written, Error> {
     let mut files = Vec::new();
     for (&name, rows) in rows {
-        let table =
-            Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })?;
+        let table = named(name)?;
         let mut parts: BTreeMap<(String, &str), Vec<&Row>> = BTreeMap::new();
         for row in rows {
             let host = row.get("host_name").and_then(Value::as_str).unwrap_or_default();
@@ -79,12 +78,15 @@ pub async fn rows(store: &Store, rows: &Rows) -> Result<Written, Error> {
     Ok(written)
 }
 
-/// Whether all rows fit the schema.
+fn named(name: &'static str) -> Result<&'static Table, Error> {
+    Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })
+}
+
+/// Tests whether all rows fit the schema.
 #[cfg(test)]
 pub(crate) fn check(rows: &Rows) -> Result<(), Error> {
     for (&name, rows) in rows {
-        let table =
-            Table::named(name).ok_or_else(|| Error::Row { table: name, why: "no such table".to_owned() })?;
+        let table = named(name)?;
         let rows: Vec<&Row> = rows.iter().collect();
         assert_eq!(batch(table, &rows)?.num_rows(), rows.len());
     }
