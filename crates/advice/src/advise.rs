@@ -220,7 +220,7 @@ impl<'a> Rows<'a, '_> {
                 Some(device) => Of::Device(device),
                 None => Of::UnknownAccess(without_direction(access)),
             },
-            Part::Whole | Part::Rest => match self.table.of_reason(reason) {
+            Part::Whole | Part::Nested | Part::Rest => match self.table.of_reason(reason) {
                 Some(device) => Of::Device(device),
                 None => Of::UnknownReason(reason),
             },

@@ -51,6 +51,18 @@ impl HandlingTime {
         self.histogram.merge(&other.histogram);
     }
 
+    /// Takes away times that are among these; the extremes stay. Nothing is left if the others are as many.
+    pub fn subtract(&mut self, other: &Self) {
+        if other.count >= self.count {
+            *self = Self::default();
+            return;
+        }
+        self.count = self.count.saturating_sub(other.count);
+        self.total_ns = self.total_ns.saturating_sub(other.total_ns);
+        self.squares = self.squares.saturating_sub(other.squares);
+        self.histogram.subtract(&other.histogram);
+    }
+
     /// Adds the times of one octave, as exactly as one by one.
     pub fn add_octave(&mut self, octave: &Octave) {
         let count = octave.buckets.iter().map(|&count| u64::from(count)).sum();

@@ -132,3 +132,20 @@ fn times_beyond_a_bound_are_counted_to_a_bucket() {
     assert!((3..=4).contains(&times.at_least(50_000)), "49,000 lies within 3.2 %");
     assert_eq!((times.at_least(90_000), times.at_least(90_001)), (1, 0), "the longest is known exactly");
 }
+
+#[test]
+fn times_that_are_taken_away_leave_the_others() {
+    let of = |times: &[u64]| {
+        let mut handling = HandlingTime::new();
+        times.iter().for_each(|&ns| handling.add(ns));
+        handling
+    };
+    let mut all = of(&[10, 500, 500, 9_000]);
+    all.subtract(&of(&[500, 9_000]));
+    assert_eq!((all.count(), all.total_ns()), (2, 510));
+    assert_eq!(all.buckets().map(|(_, count)| count).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(all.quantile_ns(0.5), of(&[10, 500]).quantile_ns(0.5));
+    // More than there is.
+    all.subtract(&of(&[1, 10, 500, 500, 1 << 40]));
+    assert_eq!((all.count(), all.total_ns(), all.buckets().count()), (0, 0, 0));
+}

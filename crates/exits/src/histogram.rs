@@ -47,6 +47,16 @@ impl Histogram {
         }
     }
 
+    /// Takes away what the other has, at most all.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (at, &count) in (other.first..).zip(&other.counts) {
+            let index = usize::from(at.wrapping_sub(self.first));
+            if let Some(counter) = self.counts.get_mut(index) {
+                *counter = counter.saturating_sub(count);
+            }
+        }
+    }
+
     /// The largest time of each bucket from the lowest in use to the highest, with its count.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         (self.first..).zip(&self.counts).map(|(at, &count)| (upper_end(at), count))

@@ -33,6 +33,7 @@ fn gone(prediction: &Prediction, name: &str) -> (f64, f64, f64) {
         Part::Access(access) => access.to_string() == name,
         Part::Whole => row.reason.to_string() == name,
         Part::Rest => format!("{} rest", row.reason) == name,
+        Part::Nested => format!("{} nested", row.reason) == name,
     });
     let gone = row.unwrap_or_else(|| panic!("no row {name}: {:#?}", prediction.rows)).gone_exits;
     (gone.low, gone.expected, gone.high)
@@ -246,4 +247,44 @@ fn sleeping_is_no_cost() {
 fn nothing_is_predicted_of_nothing() {
     let prediction = predict(&Profile::new(), 0, &Assumption::default());
     assert!(prediction.rows.is_empty() && prediction.totals == Totals::default());
+}
+
+#[test]
+fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
+    let own = [("msr", 100), ("interrupt", 50), ("hlt", 10), ("EOI:W", 40)];
+    let nested = [
+        ("L2 msr", 60),
+        ("L2 msr to L1", 60),
+        ("L2 interrupt", 50),
+        ("L2 interrupt to L1", 45),
+        ("L2 hlt", 10),
+        ("L2 hlt to L1", 10),
+    ];
+    let mut both = profile(&own, &[]);
+    let vcpu = both.vcpu(Vcpu { vm: Some(1), number: Some(0), thread: Some(100) });
+    for (name, count) in nested {
+        let access = name.parse::<Access>().unwrap();
+        let mut exits = Exits { count, ..Exits::default() };
+        // The times of those that go to L1 are with these, the times of the others with the reason.
+        let timed = if name.ends_with("L1") {
+            count
+        } else {
+            count.saturating_sub(if name.contains("interrupt") { 45 } else { count })
+        };
+        (0..timed).for_each(|_| exits.handling.add(1000));
+        vcpu.accesses.insert(access, exits);
+    }
+    let prediction = predict(&both, SECOND, &without_ticks());
+    for name in ["msr nested", "interrupt nested", "hlt nested"] {
+        assert_eq!(gone(&prediction, name), (0.0, 0.0, 0.0), "{name}");
+    }
+    // The guest's own are predicted as if there were no others.
+    let alone = predict(&profile(&[("msr", 40), ("EOI:W", 40)], &[]), SECOND, &without_ticks());
+    assert_eq!(gone(&prediction, "EOI:W"), gone(&alone, "EOI:W"));
+    assert_eq!(prediction.totals.gone_exits, alone.totals.gone_exits);
+    // L1 sleeps in no exit: all halts are L2's, for which the vCPU enters L1.
+    assert_eq!(
+        (prediction.totals.exits, prediction.totals.time_ns, prediction.totals.idle_ns),
+        (160, 160_000, 0)
+    );
 }

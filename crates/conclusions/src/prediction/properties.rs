@@ -7,7 +7,7 @@ use exits::{Access, ExitReason, Exits, Vcpu};
 
 const SECOND: u64 = 1_000_000_000;
 
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 34] = [
     "MSR_WRITE",
     "MSR_READ",
     "MSR_WRITE_IMM",
@@ -38,6 +38,10 @@ const NAMES: [&str; 30] = [
     "0xfee00300:W",
     "apic EOI:W",
     "other",
+    "L2 msr",
+    "L2 msr to L1",
+    "L2 interrupt to L1",
+    "L2 EXTERNAL_INTERRUPT",
 ];
 
 fn any_profile(vm: u32) -> impl Strategy<Value = Profile> {

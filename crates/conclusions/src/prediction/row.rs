@@ -13,6 +13,8 @@ use exits::{Access, ExitReason, Isa};
 pub enum Part {
     /// All of them.
     Whole,
+    /// Those of nested guests.
+    Nested,
     /// Those for this register.
     Access(Access),
     /// Those that are not in another row of the reason.
@@ -68,7 +70,7 @@ impl PredictedRow {
     /// Tests whether the vCPU sleeps in them, so that their time is not a cost.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        is_idle(self.reason)
+        self.part != Part::Nested && is_idle(self.reason)
     }
 
     /// Events that would narrow the row's range and are not in `events`.

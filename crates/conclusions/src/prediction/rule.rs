@@ -50,6 +50,8 @@ pub enum Rule {
     Idle,
     /// The guest's timer expired.
     TimerFires,
+    /// Exits of nested guests.
+    Nested,
     /// Exits that exist only with interrupt virtualization.
     LeftByHardware,
     /// Unrelated to interrupts.
@@ -139,6 +141,10 @@ impl Rule {
                 "SDM 25.1.3; arch/x86/kvm/x86.c",
             ),
             Self::TimerFires => ("the guest's timer is the host's to run", "SDM 25.5.1"),
+            Self::Nested => (
+                "AVIC is inhibited for a vCPU that runs a nested guest; APICv is the guest's own hypervisor's to use",
+                "avic_vcpu_get_apicv_inhibit_reasons in arch/x86/kvm/svm/avic.c; arch/x86/kvm/vmx/nested.c",
+            ),
             Self::LeftByHardware => (
                 "what the processor leaves to the host with interrupt virtualization",
                 "SDM 30.1.4, 30.4.3.3; APM 15.29.9",

@@ -23,11 +23,19 @@ pub(super) fn predict_vm(
     let tick_hz = host_rate(vcpus, observed_ns, assumption.host_tick_hz);
     let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
     for vcpu in vcpus {
-        let mut of_host = BTreeMap::<ExitReason, Exits>::new();
+        let mut all = BTreeMap::<ExitReason, Exits>::new();
         for (&reason, exits) in &vcpu.reasons {
-            let basic = reason.basic();
-            let group = if is_interrupt(basic) { &mut of_host } else { &mut reasons };
-            group.entry(basic).or_default().merge(exits);
+            all.entry(reason.basic()).or_default().merge(exits);
+        }
+        for (reason, nested) in of_nested_guests(vcpu) {
+            if let Some(all) = all.get_mut(&reason) {
+                rows.add(take(reason, &nested, all));
+            }
+        }
+        let (of_host, of_guest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(reason, _)| is_interrupt(*reason));
+        for (reason, exits) in of_guest {
+            reasons.entry(reason).or_default().merge(&exits);
         }
         for (&reason, exits) in &of_host {
             let kicks = || kicks(vcpu, exits.count, evidence, observed_ns, tick_hz);
@@ -41,6 +49,34 @@ pub(super) fn predict_vm(
     for (&reason, exits) in &reasons {
         vm.reason(reason, exits, &by_access).into_iter().for_each(|row| rows.add(row));
     }
+}
+
+/// The exits of a vCPU's nested guests by reason, with the times of those that the host handled and of those for which it
+/// entered L1: all exits are counted in the first.
+fn of_nested_guests(vcpu: &VcpuExits) -> BTreeMap<ExitReason, Exits> {
+    let mut nested = BTreeMap::<ExitReason, Exits>::new();
+    for (access, exits) in &vcpu.accesses {
+        if let Access::Nested { reason, to_l1 } = access {
+            let all = nested.entry(reason.basic()).or_default();
+            all.count = all.count.saturating_add(if *to_l1 { 0 } else { exits.count });
+            all.handling.merge(&exits.handling);
+        }
+    }
+    nested
+}
+
+/// The row of nested guests' exits, which are taken from all exits of the reason.
+fn take(reason: ExitReason, nested: &Exits, all: &mut Exits) -> PredictedRow {
+    let exits = nested.count.min(all.count);
+    let before = all.handling.total_ns();
+    if exits == all.count {
+        *all = Exits::default();
+    } else if exits > 0 {
+        all.count -= exits;
+        all.handling.subtract(&nested.handling);
+    }
+    let time_ns = before - all.handling.total_ns();
+    row(reason, Part::Nested, Rule::Nested, exits, time_ns, &nested.handling, Range::NONE)
 }
 
 fn interrupts(

@@ -21,6 +21,7 @@ mod iocm_guests;
 mod iocm_monitor;
 mod kernels;
 mod levels;
+mod nested;
 mod prediction;
 mod profile;
 mod record;

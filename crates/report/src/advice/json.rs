@@ -154,7 +154,7 @@ fn row_document<'a>(row: &'a DeviceExits<'a>, observed_ns: u64) -> RowDocument<'
         reason,
         access: match part {
             Part::Access(access) => Some(access),
-            Part::Whole | Part::Rest => None,
+            Part::Whole | Part::Nested | Part::Rest => None,
         },
         exits,
         time_ns,

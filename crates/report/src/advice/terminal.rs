@@ -178,7 +178,7 @@ fn seen(row: &DeviceExits<'_>, observed_ns: u64) -> String {
     let said = |&(reason, part, exits, _): &(ExitReason, Part, u64, u64)| {
         let what = match part {
             Part::Access(access) => access.to_string(),
-            Part::Whole | Part::Rest => reason.to_string(),
+            Part::Whole | Part::Nested | Part::Rest => reason.to_string(),
         };
         format!("{what} {}", rate_over(exits, observed_ns))
     };

@@ -86,6 +86,7 @@ pub fn json(recordings: &Recordings, prediction: &Prediction) -> impl Serialize 
         reason: row.reason,
         part: match row.part {
             Part::Whole => "whole".to_owned(),
+            Part::Nested => "nested".to_owned(),
             Part::Rest => "rest".to_owned(),
             Part::Access(access) => access.to_string(),
         },

@@ -116,6 +116,7 @@ fn columns(prediction: &Prediction, rules: &[Rule]) -> Vec<Column> {
 fn part(row: &PredictedRow) -> String {
     match row.part {
         Part::Whole => String::new(),
+        Part::Nested => "L2".to_owned(),
         Part::Rest => "other".to_owned(),
         Part::Access(access) => access.to_string(),
     }
@@ -153,8 +154,8 @@ fn remarks(prediction: &Prediction, profile: &Profile) -> Vec<String> {
     }
     if prediction.nested.exits > 0 {
         remarks.push(format!(
-            "The rows take exits of nested guests for the guest's own. Nothing of those {} is avoided: AVIC is inhibited \
-             for a vCPU while it runs a nested guest, and with APICv the host's is not used for it.",
+            "{} of nested guests (L2) are not avoided: AVIC is inhibited for a vCPU while it runs one, and with APICv \
+             the host's is not used for it.",
             counted(prediction.nested.exits, "exit")
         ));
     }
