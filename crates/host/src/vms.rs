@@ -27,7 +27,7 @@ pub use device::AssignedDevice;
 pub use manager::{Management, Manager};
 pub use monitor::{Monitor, MonitorUse};
 pub use name::Vmm;
-pub use selection::NoSuchVm;
+pub use selection::{NoSuchVm, WantedVm};
 pub use spent::{Spent, ThreadReading, Work};
 pub use thread::NamedThread;
 pub use vcpu::Vcpu;

@@ -178,13 +178,6 @@ impl Management {
         uuid || self.namespaced.as_ref().is_some_and(spaced)
     }
 
-    /// Tests whether the VM is called this in any way, its number included.
-    #[must_use]
-    pub fn answers_to(&self, wanted: &str) -> bool {
-        let number = digits(wanted);
-        self.is_called(wanted) || number.is_some_and(|number| self.has_vmid(number) || self.is_domain(number))
-    }
-
     /// Tests whether it has this number in Proxmox VE.
     pub(super) fn has_vmid(&self, number: u32) -> bool {
         self.vmid == Some(number)

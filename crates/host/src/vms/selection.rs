@@ -1,6 +1,6 @@
 //! Selects VMs by process or name.
 
-use super::{Vm, Vms};
+use super::{Management, Vm, Vms};
 
 /// No VM has the requested name or process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,6 +9,68 @@ pub struct NoSuchVm {
     wanted: String,
     /// The available VMs, or the reason why there are none.
     there: String,
+}
+
+/// How a VM is named by what a user gives, the most certain first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    /// Its number in Proxmox VE, which its control group shows.
+    Vmid,
+    /// Its process.
+    Process,
+    /// Its number in Proxmox VE, as its command line says.
+    VmidOfCommandLine,
+    /// Its number in libvirt.
+    Domain,
+    /// Its name, UUID, or namespace and name.
+    Name,
+}
+
+impl By {
+    fn of(wanted: &str, pid: i32, name: Option<&str>, management: &Management) -> Option<Self> {
+        if let Ok(number) = wanted.parse::<u32>() {
+            let vmid = management.has_vmid(number);
+            let by_number = match () {
+                () if vmid && management.vmid_confirmed => Some(Self::Vmid),
+                () if u32::try_from(pid) == Ok(number) => Some(Self::Process),
+                () if vmid => Some(Self::VmidOfCommandLine),
+                () if management.is_domain(number) => Some(Self::Domain),
+                () => None,
+            };
+            if by_number.is_some() {
+                return by_number;
+            }
+        }
+        (name == Some(wanted) || management.is_called(wanted)).then_some(Self::Name)
+    }
+}
+
+/// A VM that a user names, where VMs are seen one after another and may come later: once one is seen that is named with more
+/// certainty, by the order of [`Vms::select`], the others are not meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedVm {
+    wanted: String,
+    best: Option<By>,
+}
+
+impl WantedVm {
+    /// The VM that is named so among those that run, or will.
+    #[must_use]
+    pub fn new(wanted: &str, running: &Vms) -> Self {
+        let mut new = Self { wanted: wanted.to_owned(), best: None };
+        for vm in &running.vms {
+            new.is(vm.pid, Some(&vm.name), &vm.management);
+        }
+        new
+    }
+
+    /// Tests whether the VM of process `pid` is meant, with its name and those that its manager gives.
+    pub fn is(&mut self, pid: i32, name: Option<&str>, management: &Management) -> bool {
+        let Some(by) = By::of(&self.wanted, pid, name, management) else { return false };
+        let best = *self.best.get_or_insert(by);
+        self.best = Some(best.min(by));
+        by <= best
+    }
 }
 
 impl Vms {
@@ -38,20 +100,11 @@ impl Vms {
     }
 
     fn matching(&self, wanted: &str) -> Vec<&Vm> {
-        let number = wanted.parse::<u32>().ok();
-        let first = |test: &dyn Fn(&Vm, u32) -> bool| {
-            number.and_then(|number| self.vms.iter().find(|vm| test(vm, number)))
-        };
-        let by_number = first(&|vm, number| vm.management.vmid_confirmed && vm.management.has_vmid(number))
-            .or_else(|| first(&|vm, number| u32::try_from(vm.pid) == Ok(number)))
-            .or_else(|| first(&|vm, number| vm.management.has_vmid(number)))
-            .or_else(|| first(&|vm, number| vm.management.is_domain(number)));
-        match by_number {
-            Some(vm) => vec![vm],
-            None => {
-                self.vms.iter().filter(|vm| vm.name == wanted || vm.management.is_called(wanted)).collect()
-            }
-        }
+        let by = |vm: &Vm| By::of(wanted, vm.pid, Some(&vm.name), &vm.management);
+        let Some(best) = self.vms.iter().filter_map(by).min() else { return Vec::new() };
+        // A number is that of one VM.
+        let most = if best == By::Name { usize::MAX } else { 1 };
+        self.vms.iter().filter(|vm| by(vm) == Some(best)).take(most).collect()
     }
 
     fn there(&self) -> String {
@@ -69,5 +122,35 @@ impl Vms {
             text += &format!("; process {} ({}) blocks inspection", one.pid, one.command);
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vms::Manager;
+
+    /// A VM of Proxmox VE.
+    fn of_proxmox(vmid: u32, vmid_confirmed: bool) -> Management {
+        Management { manager: Manager::Proxmox, vmid: Some(vmid), vmid_confirmed, ..Management::default() }
+    }
+
+    #[test]
+    fn a_number_means_the_vm_that_has_it_with_most_certainty_also_among_those_that_come_later() {
+        let (plain, claims, has) = (Management::default(), of_proxmox(100, false), of_proxmox(100, true));
+        let mut wanted = WantedVm::new("100", &Vms::default());
+        assert!(!wanted.is(7, Some("web"), &plain));
+        // Anybody can write the number on a command line: it is believed as long as nobody else has it.
+        assert!(wanted.is(8, Some("claims"), &claims));
+        assert!(wanted.is(100, Some("process"), &plain));
+        assert!(!wanted.is(8, Some("claims"), &claims));
+        assert!(wanted.is(9, Some("has"), &has));
+        assert!(!wanted.is(100, Some("process"), &plain) && !wanted.is(8, Some("claims"), &claims));
+        // It is started again.
+        assert!(wanted.is(12, Some("has"), &has));
+
+        let mut by_name = WantedVm::new("web", &Vms::default());
+        assert!(by_name.is(7, Some("web"), &plain) && by_name.is(8, Some("web"), &claims));
+        assert!(!by_name.is(9, Some("other"), &has) && !by_name.is(9, None, &has));
     }
 }

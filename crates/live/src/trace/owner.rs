@@ -17,16 +17,6 @@ pub struct Owner {
     pub management: Box<Management>,
 }
 
-impl Owner {
-    /// Tests whether `wanted` is one of the VM's names, or its process' number.
-    #[must_use]
-    pub fn is(&self, wanted: &str) -> bool {
-        self.vm.as_deref() == Some(wanted)
-            || wanted.parse() == Ok(self.pid)
-            || self.management.answers_to(wanted)
-    }
-}
-
 /// The owner that process `pid` of the host below `root` is, or works for; `None` for the kernel's own threads
 /// and for processes that are gone.
 fn owner(root: &Path, pid: i32) -> Option<Owner> {
@@ -116,7 +106,6 @@ mod tests {
         assert_eq!(owners.of(7, 0), Some(web.clone()));
         assert_eq!(owners.of(8, 0), Some(web.clone()));
         assert_eq!([9, 10, 0, -1].map(|pid| owners.of(pid, 0)), [None, None, None, None]);
-        assert!(web.is("web") && web.is("7") && !web.is("8") && !web.is("qemu-system-x86"));
 
         fs::remove_dir_all(root.path().join("proc/7")).unwrap();
         assert_eq!(owners.of(7, 2 * HOLDS_NS), Some(web));

@@ -13,6 +13,7 @@ use super::state::States;
 use crate::record::{Record, records};
 use crate::{Error, Tracefs};
 use exits::InhibitNumbering;
+use host::vms::{Vms, WantedVm};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use tracing::debug;
@@ -28,7 +29,7 @@ const HOTPLUG_NS: u64 = 1_000_000_000;
 pub struct Options {
     /// The kinds; none is those of [`EventKind::is_default`].
     pub kinds: BTreeSet<EventKind>,
-    /// Only events of VMs with one of these names, or of processes with one of these numbers; none is all.
+    /// Only events of VMs with one of these names or numbers ([`WantedVm`]); none is all.
     pub vms: Vec<String>,
     /// Requests to set what is set, or to clear what is not set, are events too.
     pub unchanged: bool,
@@ -65,6 +66,7 @@ pub struct Summary {
 pub struct Tracer {
     root: PathBuf,
     options: Options,
+    wanted: Vec<WantedVm>,
     decoders: HashMap<u16, Decoder>,
     event_id: crate::Field,
     source: Source,
@@ -133,10 +135,15 @@ impl Tracer {
         let states = States::new(numbering.unwrap_or_else(|| {
             InhibitNumbering::of_kernel(tracefs.kernel().unwrap_or(exits::KernelVersion::new(0, 0)))
         }));
+        // VMs that cannot be found are seen with their first event.
+        let running =
+            if options.vms.is_empty() { None } else { Vms::discover(root).ok() }.unwrap_or_default();
+        let wanted = options.vms.iter().map(|vm| WantedVm::new(vm, &running)).collect();
         let mut source = Source::open(tracepoints, &online(root)?)?;
         source.enable()?;
         Ok(Self {
             root: root.to_owned(),
+            wanted,
             options,
             decoders,
             event_id,
@@ -286,7 +293,13 @@ impl Tracer {
                 self.summary.of_nobody += 1;
                 return None;
             };
-            if !self.options.vms.iter().any(|wanted| owner.is(wanted)) {
+            let (vm, management) = (owner.vm.as_deref(), &owner.management);
+            // Each learns of the VM, also when another one meant it.
+            let mut meant = false;
+            for wanted in &mut self.wanted {
+                meant |= wanted.is(owner.pid, vm, management);
+            }
+            if !meant {
                 return None;
             }
         }
