@@ -24,6 +24,20 @@ pub fn counted(number: u64, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
+/// A number with its digits in groups: "12,345".
+#[must_use]
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The word that agrees with so many things: "1 has", "0 have".
 #[must_use]
 pub fn agree<'a>(number: u64, of_one: &'a str, of_others: &'a str) -> &'a str {
@@ -47,5 +61,10 @@ mod tests {
             "web\u{fffd}1\u{fffd}\u{fffd}\u{fffd}[2J\u{fffd}"
         );
         assert_eq!(printable("שרת-1 👩‍💻 é"), "שרת-1 👩‍💻 é");
+    }
+
+    #[test]
+    fn counts_have_groups_of_three() {
+        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(grouped));
     }
 }

@@ -34,6 +34,4 @@ pub use plan::{BadPlan, OnlyArm, Plan};
 pub use recording::{ArmPair, CountedRun, FORMAT, Failure, ReadError, Recording, TimedRun, Tracing};
 pub use samples::{SamplesError, write_samples};
 pub use warning::{Disagreement, Disturbed, Warning};
-pub use wording::{
-    EPYC_SWITCH_CYCLES, change_in_words, charged_switch, emulated_cycles, grouped, interval_in_words,
-};
+pub use wording::{EPYC_SWITCH_CYCLES, change_in_words, charged_switch, emulated_cycles, interval_in_words};

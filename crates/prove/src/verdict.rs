@@ -1,14 +1,14 @@
 //! The answer in one sentence.
 
 use conclusions::RelativeChange;
-use exits::counted;
+use exits::{counted, grouped};
 use probe::Arms;
 use probe::measure::Measure;
 use probe::run::Arm;
 
 use super::Warning;
 use super::outcome::{Effect, ExitTotals, Judgement, MeasureOutcome};
-use super::wording::{change_in_words, difference_in_words, emulated_cycles, grouped, interval_in_words};
+use super::wording::{change_in_words, difference_in_words, emulated_cycles, interval_in_words};
 
 /// Measures that depend on interrupt virtualization, the most relevant first.
 const TELLING: [Measure; 7] = [

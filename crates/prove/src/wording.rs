@@ -63,20 +63,7 @@ pub const EPYC_SWITCH_CYCLES: u32 = 1350;
 pub fn charged_switch(cycles: Option<u32>) -> Option<String> {
     let cycles = cycles.filter(|&cycles| cycles > 0)?;
     let whose = if cycles == EPYC_SWITCH_CYCLES { ", an AMD EPYC's cycles" } else { "" };
-    Some(format!("{} instructions for each VM exit with its entry{whose}", grouped(cycles.into())))
-}
-
-/// A number with its digits in groups: "12,345".
-pub fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    Some(format!("{} instructions for each VM exit with its entry{whose}", exits::grouped(cycles.into())))
 }
 
 /// Formats a number without the "-0" to which a small negative number rounds.
@@ -100,11 +87,6 @@ mod tests {
         assert_eq!(words(-71.164, -71.16), "narrower than 0.1 %");
         assert_eq!(words(-3.2, 1.4), "3 % fewer to 1 % more");
         assert_eq!(words(12.0, 15.0), "12 to 15 %");
-    }
-
-    #[test]
-    fn counts_have_groups_of_three() {
-        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(grouped));
     }
 
     #[test]

@@ -2,11 +2,7 @@
 
 /// Removes control characters that a file could send to the reader's terminal.
 pub(crate) use exits::printable;
-
-/// Replaces hyphens by minus signs, which are as wide as a plus.
-pub(crate) fn minus(text: &str) -> String {
-    text.replace('-', "−")
-}
+pub(crate) use pages::format::minus;
 
 /// Text from outside as one line, without Markdown or HTML syntax.
 pub(crate) fn plain(text: &str) -> String {

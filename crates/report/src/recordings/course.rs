@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use traces::Recordings;
 
 use crate::format::{per_second, share, whole_time};
-use crate::page::stacked::{Layer, MOST_LAYERS, Stacked, legend};
+use crate::page::stacked::{Layer, MOST_LAYERS, Stacked, elapsed, legend};
 
 /// The colours of reasons, the same on a whole page: the most frequent reasons have their own.
 #[derive(Debug, Default)]
@@ -96,7 +96,8 @@ impl Course {
             TimelineFigure::Time => &share,
         };
         let (layers, edges) = (&self.layers, &self.edges);
-        let chart = Stacked { title, layers, length_ns: self.length_ns, edges, highest, height, shown };
+        let ticks = elapsed(self.length_ns);
+        let chart = Stacked { title, layers, ticks: &ticks, gaps: &[], edges, highest, height, shown };
         html! {
             figure.course { (chart.render()) (legend(layers)) }
         }

@@ -6,7 +6,7 @@ use traces::Recordings;
 
 use crate::format::{counted, per_second, share};
 use crate::page::chart::{self, chart};
-use crate::page::histogram::round;
+use crate::page::round;
 use crate::profile::page as profile;
 use crate::recordings::words::vm;
 use crate::text::printable;

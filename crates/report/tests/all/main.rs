@@ -1,6 +1,8 @@
 //! Tests of pages, terminal output and JSON.
 
 mod advice;
+// The pages of the report need less of it.
+#[allow(dead_code)]
 mod browser;
 mod comparison;
 mod counted;

@@ -8,7 +8,7 @@ use crate::comparison::figures;
 use crate::format::time;
 use crate::page::axis::{linear_ticks, percent};
 use crate::page::chart::chart;
-use crate::page::histogram::round;
+use crate::page::round;
 
 /// The end of the longest bar, with room for its figure behind it.
 const LONGEST: f64 = 0.84;

@@ -83,7 +83,12 @@ impl Browser {
 
     /// Opens a file and waits until it is loaded.
     pub(crate) fn open(&mut self, file: &Path) {
-        self.ask("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        self.go(&format!("file://{}", file.display()));
+    }
+
+    /// Opens an address and waits until it is loaded.
+    pub(crate) fn go(&mut self, address: &str) {
+        self.ask("Page.navigate", &json!({ "url": address }));
         while self.evaluate("document.readyState") != "complete" || self.evaluate("document.title") == "" {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -94,6 +99,36 @@ impl Browser {
         let answer =
             self.ask("Runtime.evaluate", &json!({ "expression": expression, "returnByValue": true }));
         answer["result"]["value"].clone()
+    }
+
+    /// Evaluates an expression until it is true.
+    pub(crate) fn until(&mut self, expression: &str) {
+        let began = std::time::Instant::now();
+        while self.evaluate(expression) != true {
+            assert!(began.elapsed() < LONGEST, "never: {expression}: {:?}", self.complaints);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Presses and releases a key, such as `Tab` or `Enter`.
+    pub(crate) fn press(&mut self, key: &str) {
+        let (code, text) = match key {
+            "Tab" => (9, ""),
+            "Enter" => (13, "\r"),
+            _ => panic!("{key} has no code here"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let mut event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            if kind == "keyDown" {
+                event["text"] = json!(text);
+            }
+            self.ask("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Types a text where the focus is.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.ask("Input.insertText", &json!({ "text": text }));
     }
 
     /// Saves a picture of the whole page.

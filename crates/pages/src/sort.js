@@ -1,6 +1,6 @@
 // Makes the heads of sortable tables buttons. Without it the tables are as they were printed.
 "use strict";
-for (const table of document.querySelectorAll("table.sortable")) {
+const makeSortable = (table) => {
   const heads = Array.from(table.tHead.rows[table.tHead.rows.length - 1].cells);
   const body = table.tBodies[0];
   const value = (row, at) => {
@@ -31,4 +31,5 @@ for (const table of document.querySelectorAll("table.sortable")) {
       body.append(...rows);
     });
   });
-}
+};
+for (const table of document.querySelectorAll("table.sortable")) makeSortable(table);

@@ -4,43 +4,60 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use crate::page::axis::{anchor, linear_ticks, percent};
-use crate::page::chart::chart;
-use crate::page::histogram::round;
+use crate::axis::{anchor, linear_ticks, percent};
+use crate::chart::chart;
+use crate::format::round;
 
 /// The most layers: more colours could not be distinguished. The rest is one more layer.
-pub(crate) const MOST_LAYERS: usize = 7;
+pub const MOST_LAYERS: usize = 7;
 /// Room for letters above the highest column.
 const HEADROOM: f64 = 1.06;
 
 /// One layer.
-pub(crate) struct Layer {
-    pub(crate) name: String,
+#[derive(Debug, Clone)]
+pub struct Layer {
+    /// The name in the legend.
+    pub name: String,
     /// The class of its colour.
-    pub(crate) class: String,
+    pub class: String,
     /// The height of the layer in each column.
-    pub(crate) values: Vec<f64>,
+    pub values: Vec<f64>,
     /// The legend's text after its name.
-    pub(crate) figure: String,
+    pub figure: String,
 }
 
 /// A chart of layers, the first at the bottom.
-pub(crate) struct Stacked<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) layers: &'a [Layer],
-    /// The duration of all columns, in nanoseconds.
-    pub(crate) length_ns: f64,
+#[derive(Clone, Copy)]
+pub struct Stacked<'a> {
+    /// The title, for those who cannot see the chart.
+    pub title: &'a str,
+    /// The layers, the lowest first.
+    pub layers: &'a [Layer],
+    /// The marks of the axis of time: their places, from 0 to 1, and their texts.
+    pub ticks: &'a [(f64, String)],
+    /// The parts of the duration of which nothing is known, as shares.
+    pub gaps: &'a [(f64, f64)],
     /// The starts of the columns, as shares of the duration, and 1 at the end.
-    pub(crate) edges: &'a [f64],
+    pub edges: &'a [f64],
     /// The highest sum of a column, of this chart or of another one on the same scale.
-    pub(crate) highest: f64,
-    pub(crate) height: u32,
+    pub highest: f64,
+    /// The height without the axis, in pixels.
+    pub height: u32,
     /// Formats a value.
-    pub(crate) shown: &'a dyn Fn(f64) -> String,
+    pub shown: &'a dyn Fn(f64) -> String,
+}
+
+/// Marks of an axis of elapsed time, which begins at 0 and ends after `length_ns`.
+#[must_use]
+pub fn elapsed(length_ns: f64) -> Vec<(f64, String)> {
+    let text = |ns: f64| if ns == 0.0 { "0".to_owned() } else { round(ns) };
+    linear_ticks(0.0, length_ns).into_iter().map(|ns| (ns / length_ns.max(1.0), text(ns))).collect()
 }
 
 impl Stacked<'_> {
-    pub(crate) fn render(&self) -> Markup {
+    /// The chart, without its legend.
+    #[must_use]
+    pub fn render(&self) -> Markup {
         let most = if self.highest > 0.0 { self.highest * HEADROOM } else { 1.0 };
         let height = f64::from(self.height);
         let y = |value: f64| format!("{:.1}", height - value / most * height);
@@ -55,18 +72,18 @@ impl Stacked<'_> {
             @for &tick in &ticks {
                 line.grid x1="0" x2="100%" y1=(y(tick)) y2=(y(tick)) {}
             }
+            @for (from, to) in self.gaps {
+                rect.gap x=(percent(*from)) y="0" width=(percent(to - from)) height=(self.height) {}
+            }
             svg x="0" y="0" width="100%" height=(self.height) viewBox="0 0 1000 1000" preserveAspectRatio="none" {
                 @for (layer, path) in self.layers.iter().zip(self.paths(most)) {
                     path class={ "layer " (layer.class) } d=(path) { title { (layer.name) ": " (layer.figure) } }
                 }
             }
             line.axis x1="0" x2="100%" y1=(self.height) y2=(self.height) {}
-            @for tick in linear_ticks(0.0, self.length_ns) {
-                @let share = tick / self.length_ns.max(1.0);
-                line.axis x1=(percent(share)) x2=(percent(share)) y1=(self.height) y2=(self.height + 4) {}
-                text.tick x=(percent(share)) y=(self.height + 16) text-anchor=(anchor(share)) {
-                    @if tick == 0.0 { "0" } @else { (round(tick)) }
-                }
+            @for (share, text) in self.ticks {
+                line.axis x1=(percent(*share)) x2=(percent(*share)) y1=(self.height) y2=(self.height + 4) {}
+                text.tick x=(percent(*share)) y=(self.height + 16) text-anchor=(anchor(*share)) { (text) }
             }
         };
         // Letters keep their size at any width of the page, so they have their own column.
@@ -108,7 +125,7 @@ fn bare(shown: String) -> String {
 }
 
 /// The legend of colours, the lowest layer first.
-pub(crate) fn legend(layers: &[Layer]) -> Markup {
+pub fn legend(layers: &[Layer]) -> Markup {
     html! {
         ul.legend {
             @for layer in layers {

@@ -2,8 +2,8 @@
 
 use maud::{Markup, Render, html};
 
-use crate::page::axis::percent;
-use crate::text::minus;
+use crate::axis::percent;
+use crate::format::minus;
 
 /// The type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Kind {
 
 /// A cell: its content, and its sort key.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub struct Cell {
     shown: Markup,
     value: Option<f64>,
     class: &'static str,
@@ -23,17 +23,23 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// A name, in a monospaced font because names of exits are identifiers.
-    pub(crate) fn name(text: &str) -> Self {
+    pub fn name(text: &str) -> Self {
         Self { shown: html! { code { (text) } }, value: None, class: "" }
     }
 
     /// A figure; `value` is its sort key, `None` comes last.
-    pub(crate) fn figure(text: &str, value: Option<f64>) -> Self {
+    pub fn figure(text: &str, value: Option<f64>) -> Self {
         Self { shown: html! { (minus(text)) }, value, class: "" }
     }
 
+    /// Anything else; `value` is its sort key.
+    #[must_use]
+    pub fn of(shown: Markup, value: Option<f64>) -> Self {
+        Self { shown, value, class: "" }
+    }
+
     /// A bar of this share of the column's width, 0 to 1.
-    pub(crate) fn bar(share: f64, label: &str) -> Self {
+    pub fn bar(share: f64, label: &str) -> Self {
         let share = share.clamp(0.0, 1.0);
         let shown = html! {
             svg role="img" width="100%" height="14" aria-label=(label) {
@@ -46,39 +52,46 @@ impl Cell {
     }
 
     /// Any drawing.
-    pub(crate) fn drawing(shown: Markup) -> Self {
+    pub fn drawing(shown: Markup) -> Self {
         Self { shown, value: None, class: "plot" }
     }
 
-    pub(crate) fn class(self, class: &'static str) -> Self {
+    /// The cell with this class.
+    #[must_use]
+    pub fn class(self, class: &'static str) -> Self {
         Self { class, ..self }
     }
 }
 
 /// A column with its cells from top to bottom.
-pub(crate) struct Column {
+#[derive(Debug)]
+pub struct Column {
     title: Markup,
     kind: Kind,
     cells: Vec<Cell>,
 }
 
 impl Column {
-    pub(crate) fn names(title: &str, cells: Vec<Cell>) -> Self {
+    /// A column of names.
+    #[must_use]
+    pub fn names(title: &str, cells: Vec<Cell>) -> Self {
         Self { title: html! { (title) }, kind: Kind::Names, cells }
     }
 
-    pub(crate) fn figures(title: &str, cells: Vec<Cell>) -> Self {
+    /// A column of figures.
+    #[must_use]
+    pub fn figures(title: &str, cells: Vec<Cell>) -> Self {
         Self { title: html! { (title) }, kind: Kind::Figures, cells }
     }
 
     /// A column of drawings, which cannot be sorted.
-    pub(crate) fn drawings(title: Markup, cells: Vec<Cell>) -> Self {
+    pub fn drawings(title: Markup, cells: Vec<Cell>) -> Self {
         Self { title, kind: Kind::Drawings, cells }
     }
 }
 
 /// The table. The last `sums` cells of each column are sums, which keep their place when sorted.
-pub(crate) fn render(caption: &str, columns: &[Column], sums: usize) -> Markup {
+pub fn render(caption: &str, columns: &[Column], sums: usize) -> Markup {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let body = rows.saturating_sub(sums);
     html! {
@@ -120,10 +133,7 @@ fn cell(column: &Column, row: usize, is_first: bool) -> Markup {
 }
 
 /// A table of facts: names and values; `class` is that of the values.
-pub(crate) fn facts<N: Render, V: Render>(
-    rows: impl IntoIterator<Item = (N, V)>,
-    class: Option<&str>,
-) -> Markup {
+pub fn facts<N: Render, V: Render>(rows: impl IntoIterator<Item = (N, V)>, class: Option<&str>) -> Markup {
     html! {
         div.wide {
             table.facts {

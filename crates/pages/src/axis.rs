@@ -10,14 +10,15 @@ const WIDE: f64 = 4.0;
 const MOST_TICKS: usize = 6;
 
 /// A logarithmic axis of positive values.
-pub(crate) struct LogAxis {
+#[derive(Debug, Clone, Copy)]
+pub struct LogAxis {
     low: f64,
     high: f64,
 }
 
 impl LogAxis {
     /// An axis over `low` to `high` with some margin at both ends.
-    pub(crate) fn new(low: f64, high: f64) -> Self {
+    pub fn new(low: f64, high: f64) -> Self {
         let low = low.max(1.0);
         let high = high.max(low);
         let room = (high / low).powf(0.04).max(1.02);
@@ -25,18 +26,18 @@ impl LogAxis {
     }
 
     /// The length of the axis, as a natural logarithm.
-    pub(crate) fn span(&self) -> f64 {
+    pub fn span(&self) -> f64 {
         (self.high / self.low).ln()
     }
 
     /// The position from 0 at the low end to 1 at the high one; values outside are clamped.
-    pub(crate) fn share(&self, value: f64) -> f64 {
+    pub fn share(&self, value: f64) -> f64 {
         let share = (value.max(self.low) / self.low).ln() / self.span();
         share.clamp(0.0, 1.0)
     }
 
     /// Round values within the axis.
-    pub(crate) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         if self.high / self.low < WIDE {
             return linear_ticks(self.low, self.high);
         }
@@ -53,7 +54,7 @@ impl LogAxis {
     }
 
     /// Ticks and values below a chart whose bottom is at `y`.
-    pub(crate) fn render(&self, y: u32) -> Markup {
+    pub fn render(&self, y: u32) -> Markup {
         html! {
             line.axis x1="0" x2="100%" y1=(y) y2=(y) {}
             @for tick in self.ticks() {
@@ -66,7 +67,7 @@ impl LogAxis {
 }
 
 /// Round values from `low` to `high`, evenly spaced.
-pub(crate) fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
+pub fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
     let span = high - low;
     if !span.is_finite() || span <= 0.0 {
         return vec![low];
@@ -81,12 +82,12 @@ pub(crate) fn linear_ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// A share as an SVG length.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
 /// The anchor that keeps text at the ends of an axis within the chart.
-pub(crate) fn anchor(share: f64) -> &'static str {
+pub fn anchor(share: f64) -> &'static str {
     if share < 0.06 {
         "start"
     } else if share > 0.94 {

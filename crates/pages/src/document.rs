@@ -2,24 +2,27 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-const STYLE: &str = include_str!("style.css");
-const RECORDINGS: &str = include_str!("recordings.css");
+/// The style of all pages.
+pub const STYLE: &str = include_str!("style.css");
+/// The style of sortable tables and of charts over time.
+pub const RECORDINGS: &str = include_str!("recordings.css");
 /// The style of arms, for pages that compare them.
-pub(crate) const ARMS: &str = include_str!("study.css");
-const SCRIPT: &str = include_str!("sort.js");
+pub const ARMS: &str = include_str!("study.css");
+/// The script of sortable tables.
+pub const SCRIPT: &str = include_str!("sort.js");
 
 /// Nothing may be loaded from anywhere, and no script may run except [`SCRIPT`], which is identified by its
 /// SHA-256, even if some text should get into the page as markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; \
-     script-src 'sha256-0A/FlUq+6knCskJrgTxRLHYih2+Bx0X2oQw5hzjwreM='";
+     script-src 'sha256-jd0CIfk48R3ZSMZP3ja36yloDrch7SLZKgyuUJdIYoU='";
 
 /// A page of `sections`.
-pub(crate) fn document(title: &str, sections: &Markup) -> String {
+pub fn document(title: &str, sections: &Markup) -> String {
     styled(title, &[], sections)
 }
 
 /// A page of `sections` with additional styles.
-pub(crate) fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
+pub fn styled(title: &str, styles: &[&str], sections: &Markup) -> String {
     let body = html! {
         main { (sections) }
         footer { p { "Made by exitless " (env!("CARGO_PKG_VERSION")) ". Nothing on this page was loaded from anywhere." } }
@@ -29,7 +32,7 @@ pub(crate) fn styled(title: &str, styles: &[&str], sections: &Markup) -> String 
 }
 
 /// A page that follows the reader's dark mode, fits a phone and loads what `policy` allows.
-pub(crate) fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> String {
+pub fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -48,7 +51,7 @@ pub(crate) fn framed(title: &str, policy: &str, styles: &[&str], body: &Markup) 
 }
 
 /// A figure with its title and a note.
-pub(crate) fn tile(title: &str, value: &str, note: &str) -> Markup {
+pub fn tile(title: &str, value: &str, note: &str) -> Markup {
     html! { div { dt { (title) } dd { (value) } dd.note { (note) } } }
 }
 

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 /// A chart's frame: its alternative text, the width of the page, and its height in pixels.
 ///
 /// Horizontal positions are percentages, so that the chart fits any width while its letters keep their size.
-pub(crate) fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Markup {
+pub fn chart(height: u32, title: &str, description: &str, content: &Markup) -> Markup {
     html! {
         svg role="img" width="100%" height=(height) aria-label=(format!("{title}. {description}")) {
             title { (title) }
@@ -18,7 +18,7 @@ pub(crate) fn chart(height: u32, title: &str, description: &str, content: &Marku
 }
 
 /// Values beside each other as one outline, scaled to `peak`, `height` pixels below `top`.
-pub(crate) fn hill(class: &str, top: u32, height: u32, values: &[f64], peak: f64) -> Markup {
+pub fn hill(class: &str, top: u32, height: u32, values: &[f64], peak: f64) -> Markup {
     let mut path = String::from("M0 100");
     for (at, value) in values.iter().enumerate() {
         let height = if peak > 0.0 { 100.0 - 100.0 * value / peak } else { 100.0 };
