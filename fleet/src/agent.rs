@@ -55,7 +55,7 @@ pub struct Agent {
     pub count: Option<u64>,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
     if allowed.contains(&time) { Ok(time) } else { Err("it may be 100ms to 1d".to_owned()) }
@@ -69,12 +69,7 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
     let opened = Spool::open(&settings.spool, u64::from(settings.spool_limit) << 20);
     let mut spool =
         opened.with_context(|| format!("Opening the spool {} failed", settings.spool.display()))?;
-    let host = settings
-        .host
-        .clone()
-        .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-    let collector = Collector { program: program(settings), host, watch: settings.watch };
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let collector = Collector::new(settings.exitless.as_deref(), settings.host.clone(), settings.watch);
     let work = async {
         let mut examined: Option<Instant> = None;
         let mut clock = Clock::new();
@@ -103,7 +98,18 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
     };
     // Children end with the future that waits for them.
     tokio::select! {
-        () = work => {}
+        () = work => Ok(()),
+        ended = ended() => Ok(ended?),
+    }
+}
+
+/// Waits for SIGINT or SIGTERM.
+///
+/// # Errors
+/// The signals cannot be waited for.
+pub async fn ended() -> std::io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
@@ -112,13 +118,6 @@ pub async fn run(store: &Store, settings: &Agent) -> anyhow::Result<()> {
 
 fn say(line: &str) {
     eprintln!("exitless-fleet: {}", printable(line));
-}
-
-fn program(settings: &Agent) -> PathBuf {
-    let beside = || {
-        std::env::current_exe().ok().map(|own| own.with_file_name("exitless")).filter(|path| path.is_file())
-    };
-    settings.exitless.clone().or_else(beside).unwrap_or_else(|| PathBuf::from("exitless"))
 }
 
 /// The wall clock, watched by the one that is never set.
@@ -186,15 +185,31 @@ async fn deliver(store: &Store, spool: &mut Spool) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Collector {
+/// Runs the commands of exitless on this host.
+pub(crate) struct Collector {
     program: PathBuf,
-    host: String,
+    /// The name of this host.
+    pub(crate) host: String,
     watch: Duration,
 }
 
 impl Collector {
+    /// Runs this program, or the one beside our own or of the PATH, for a host of this name, or of the kernel's.
+    pub(crate) fn new(program: Option<&Path>, host: Option<String>, watch: Duration) -> Self {
+        let beside = || {
+            std::env::current_exe()
+                .ok()
+                .map(|own| own.with_file_name("exitless"))
+                .filter(|path| path.is_file())
+        };
+        let program =
+            program.map(Path::to_owned).or_else(beside).unwrap_or_else(|| PathBuf::from("exitless"));
+        let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { program, host: host.unwrap_or_else(own), watch }
+    }
+
     /// What the commands print, checked as any input is. What fails is said and left out.
-    async fn collect(&self, examine: bool) -> Vec<String> {
+    pub(crate) async fn collect(&self, examine: bool) -> Vec<String> {
         let watch = format!("{}ms", self.watch.as_millis());
         let mut commands = vec![
             vec!["stat", "--json", "--by", "vm,reason", "--count", "1", "--interval", &watch],

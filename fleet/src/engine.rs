@@ -1,5 +1,6 @@
 //! SQL over a data set, by DataFusion: read-only, and within bounds of memory, time and rows.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +12,19 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry, ObjectStoreUrl};
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::StreamExt;
+use serde::de::DeserializeOwned;
 use url::Url;
 
-use crate::read::{self, LeftOut};
+use crate::output;
+use crate::read::{self, Ends, LeftOut};
 use crate::scan::Scan;
 use crate::schema::{TABLES, Table};
 use crate::store::{self, Days, File, Store};
@@ -33,7 +37,7 @@ const MOST_TOKENS: usize = 4_000;
 /// The stack of each thread that works on a query, in bytes: enough for the deepest expression.
 pub const STACK: usize = 32 << 20;
 /// Where the engine finds the store. It has no other place: not even local files.
-const STORE: &str = "fleet://store";
+pub(crate) const STORE: &str = "fleet://store";
 /// A query is tried again so often if compaction took its files away.
 const TRIES: usize = 3;
 
@@ -103,6 +107,8 @@ pub struct Answer {
 pub struct Engine {
     context: SessionContext,
     bounds: Bounds,
+    /// The digest of the names and sizes of the files that are read.
+    pub digest: u64,
     /// Files that could not be read.
     pub left_out: Vec<LeftOut>,
 }
@@ -133,18 +139,46 @@ impl Engine {
     /// # Errors
     /// The store cannot be listed in time, or a file cannot be read where that was to be an error.
     pub async fn open(store: &Store, bounds: Bounds) -> Result<Self, Error> {
+        Self::open_again(store, bounds, &Ends::default()).await
+    }
+
+    /// The same, of a store that was looked at before.
+    ///
+    /// # Errors
+    /// Those of [`Engine::open`].
+    pub async fn open_again(store: &Store, bounds: Bounds, known: &Ends) -> Result<Self, Error> {
         let time = bounds.time;
         tokio::select! {
-            engine = Self::look(store, bounds) => engine,
+            engine = Self::look(store, bounds, known) => engine,
             () = passed(time) => Err(Error::Time(time)),
         }
     }
 
-    async fn look(store: &Store, bounds: Bounds) -> Result<Self, Error> {
-        let context = context(store, &bounds).map_err(wrong)?;
+    async fn look(store: &Store, bounds: Bounds, known: &Ends) -> Result<Self, Error> {
+        let state = session(store, &bounds).map_err(wrong)?.build();
+        Self::look_in(SessionContext::new_with_state(state), store, bounds, known).await
+    }
+
+    /// Makes the tables and views in this context, made of a [`session`].
+    ///
+    /// # Errors
+    /// Those of [`Engine::open`].
+    pub async fn look_in(
+        context: SessionContext,
+        store: &Store,
+        bounds: Bounds,
+        known: &Ends,
+    ) -> Result<Self, Error> {
+        let catalog = context.catalog("fleet");
+        let catalog = catalog.ok_or_else(|| Error::Failed("there is no catalog".to_owned()))?;
+        catalog.register_schema("raw", Arc::new(MemorySchemaProvider::new())).map_err(wrong)?;
         let mut left_out = Vec::new();
+        let mut digest = DefaultHasher::new();
         for table in TABLES {
-            let files = read::files(store, table, &bounds.days).await?;
+            let files = read::files(store, table, &bounds.days, known).await?;
+            for file in &files.good {
+                (file.meta.location.as_ref(), file.meta.size).hash(&mut digest);
+            }
             left_out.extend(files.left_out);
             register(&context, table, files.good).map_err(wrong)?;
         }
@@ -157,7 +191,7 @@ impl Engine {
         for (name, sql) in VIEWS {
             context.sql(&format!("CREATE VIEW {name} AS {sql}")).await.map_err(wrong)?;
         }
-        Ok(Self { context, bounds, left_out })
+        Ok(Self { context, bounds, digest: digest.finish(), left_out })
     }
 
     /// Answers one query.
@@ -165,6 +199,14 @@ impl Engine {
     /// # Errors
     /// It is refused, wrong, or takes more than it may.
     pub async fn answer(&self, sql: &str) -> Result<Answer, Error> {
+        self.answer_of(sql, &[]).await
+    }
+
+    /// Answers one query whose places `$1`, `$2` and so on stand for these texts.
+    ///
+    /// # Errors
+    /// Those of [`Engine::answer`].
+    pub async fn answer_of(&self, sql: &str, texts: &[&str]) -> Result<Answer, Error> {
         if sql.len() > LONGEST_QUERY {
             return Err(Error::Long(sql.len()));
         }
@@ -175,8 +217,9 @@ impl Engine {
             return Err(Error::Deep(number));
         }
         let (context, sql, rows) = (self.context.clone(), sql.to_owned(), self.bounds.rows);
+        let texts: Vec<ScalarValue> = texts.iter().copied().map(ScalarValue::from).collect();
         // A task of its own: planning does not yield, and time runs meanwhile.
-        let task = tokio::spawn(async move { run(&context, &sql, rows).await });
+        let task = tokio::spawn(async move { run(&context, &sql, texts, rows).await });
         let abort = task.abort_handle();
         let answered = tokio::select! {
             answered = task => answered,
@@ -193,6 +236,24 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The rows of a query of this program, and whether there are more.
+    ///
+    /// # Errors
+    /// Those of [`Engine::answer`]; rows that are of another form.
+    pub async fn rows<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        texts: &[&str],
+    ) -> Result<(Vec<T>, bool), Error> {
+        let answer = self.answer_of(sql, texts).await?;
+        let wrong = |why: String| Error::Query(format!("the rows of {sql} cannot be read: {why}"));
+        let json = output::rows(&answer.batches).map_err(|error| wrong(format!("{error:#}")))?;
+        let rows = serde_json::from_str(json.get()).map_err(|error| wrong(error.to_string()))?;
+        Ok((rows, answer.is_cut))
+    }
+}
+
 /// Waits so long, also while the engine computes on all threads of the runtime: its own timers need one that does not.
 async fn passed(time: Duration) {
     let (end, passed) = tokio::sync::oneshot::channel::<()>();
@@ -206,9 +267,18 @@ async fn passed(time: Duration) {
 
 type Rows = (Vec<RecordBatch>, arrow::datatypes::SchemaRef, bool);
 
-async fn run(context: &SessionContext, sql: &str, most: usize) -> Result<Rows, DataFusionError> {
+async fn run(
+    context: &SessionContext,
+    sql: &str,
+    texts: Vec<ScalarValue>,
+    most: usize,
+) -> Result<Rows, DataFusionError> {
     let options = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
-    let mut stream = context.sql_with_options(sql, options).await?.execute_stream().await?;
+    let mut rows = context.sql_with_options(sql, options).await?;
+    if !texts.is_empty() {
+        rows = rows.with_param_values(texts)?;
+    }
+    let mut stream = rows.execute_stream().await?;
     let schema = stream.schema();
     let (mut batches, mut rows) = (Vec::new(), 0);
     while let Some(batch) = stream.next().await {
@@ -241,12 +311,24 @@ fn wrong(error: DataFusionError) -> Error {
     if failed { Error::Failed(why) } else { Error::Query(why) }
 }
 
-fn context(store: &Store, bounds: &Bounds) -> Result<SessionContext, DataFusionError> {
+/// Where the engine finds a store, and nothing else.
+///
+/// # Errors
+/// The engine's.
+pub fn registry(store: &Store) -> Result<Arc<dyn ObjectStoreRegistry>, DataFusionError> {
     let registry = DefaultObjectStoreRegistry::new();
     registry.deregister_store(&url("file:///")?)?;
     registry.register_store(&url(STORE)?, store.objects());
+    Ok(Arc::new(registry))
+}
+
+/// A session for queries over a store, without tables.
+///
+/// # Errors
+/// The engine's.
+pub fn session(store: &Store, bounds: &Bounds) -> Result<SessionStateBuilder, DataFusionError> {
     let runtime = RuntimeEnvBuilder::new()
-        .with_object_store_registry(Arc::new(registry))
+        .with_object_store_registry(registry(store)?)
         .with_memory_pool(Arc::new(FairSpillPool::new(bounds.memory)))
         // What does not fit is an error, not a file.
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled))
@@ -256,24 +338,20 @@ fn context(store: &Store, bounds: &Bounds) -> Result<SessionContext, DataFusionE
     let config = SessionConfig::from(options)
         .with_information_schema(true)
         .with_default_catalog_and_schema("fleet", "public");
-    let state = SessionStateBuilder::new_with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .build();
-    let context = SessionContext::new_with_state(state);
-    let catalog =
-        context.catalog("fleet").ok_or_else(|| DataFusionError::Internal("no catalog".to_owned()))?;
-    catalog.register_schema("raw", Arc::new(MemorySchemaProvider::new()))?;
-    Ok(context)
+    Ok(SessionStateBuilder::new_with_default_features().with_config(config).with_runtime_env(runtime))
 }
 
 fn url(text: &str) -> Result<Url, DataFusionError> {
     Url::parse(text).map_err(|error| DataFusionError::External(error.into()))
 }
 
-fn register(context: &SessionContext, table: &Table, files: Vec<File>) -> Result<(), DataFusionError> {
+fn register(
+    context: &SessionContext,
+    table: &'static Table,
+    files: Vec<File>,
+) -> Result<(), DataFusionError> {
     let files = files.into_iter().map(|file| file.meta).collect();
-    let scan = Scan { store: ObjectStoreUrl::parse(STORE)?, schema: table.schema(), files };
+    let scan = Scan::new(table, files)?;
     context.register_table(format!("raw.{}", table.name), Arc::new(scan))?;
     Ok(())
 }

@@ -39,7 +39,7 @@ pub async fn compact(store: &Store, until: &str) -> Result<Compacted, write::Err
     let days = Days { since: None, until: Some(until.to_owned()) };
     let mut all = Compacted::default();
     for table in TABLES {
-        let files = read::files(store, table, &days).await?;
+        let files = read::files(store, table, &days, &read::Ends::default()).await?;
         all.left_out.extend(files.left_out);
         let mut parts: BTreeMap<(String, String), Vec<File>> = BTreeMap::new();
         for file in files.good {

@@ -16,7 +16,7 @@ use exitless_fleet::engine::{self, Bounds};
 use exitless_fleet::output::{self, Form};
 use exitless_fleet::read::LeftOut;
 use exitless_fleet::store::{Days, Store, is_day};
-use exitless_fleet::{keep, report, write};
+use exitless_fleet::{keep, live, report, serve, write};
 
 /// All was done.
 const DONE: u8 = 0;
@@ -50,6 +50,10 @@ enum Command {
     ///
     /// Exit status: as of query.
     Report(Report),
+    /// Show the data set, or this host, as a live page in a browser.
+    ///
+    /// Exit status: 0 when it was ended by SIGINT or SIGTERM; 2 for a wrong command line; 125 when it cannot work.
+    Serve(Serve),
     /// Join the small files of past days.
     ///
     /// Exit status: 0; 1 when some files stay as they are; 2 for a wrong command line; 125 when the store failed.
@@ -150,6 +154,20 @@ struct Report {
 }
 
 #[derive(Args)]
+struct Serve {
+    /// The data set: a folder, or file://, s3://, gs:// or az:// (their keys are taken from the environment).
+    #[arg(long, value_name = "URL", env = "EXITLESS_FLEET_STORE", required_unless_present = "live")]
+    store: Option<String>,
+    /// Show this host, collected now and then and kept in memory for an hour; without a data set.
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    collecting: live::Collecting,
+    #[command(flatten)]
+    settings: serve::Settings,
+}
+
+#[derive(Args)]
 struct Compact {
     #[command(flatten)]
     at: At,
@@ -191,9 +209,10 @@ fn day(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     // Before threads are there.
     let arguments = Arguments::parse();
-    if let Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) = &arguments.command
-    {
-        bound(limits);
+    match &arguments.command {
+        Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) => bound(limits.memory),
+        Command::Serve(Serve { settings, .. }) => bound(settings.memory),
+        _ => {}
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().thread_stack_size(engine::STACK).max_blocking_threads(16);
@@ -206,7 +225,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::from(DONE),
         Err(error) => {
             let usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
-            let usage = usage || error.downcast_ref::<Usage>().is_some();
+            let usage = usage || error.is::<serve::Wrong>();
             failed(&error, if usage { USAGE } else { FAILED })
         }
     };
@@ -214,11 +233,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     code
 }
-
-/// A wrong command line that clap cannot see.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(String);
 
 fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
     eprintln!("exitless-fleet: {}", printable(&format!("{error:#}")));
@@ -233,10 +247,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Bounds the data of the process: functions of SQL make values that no operator accounts for.
-fn bound(limits: &Limits) {
+fn bound(memory: u32) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const BESIDE: u64 = 1 << 30;
-    let most = (u64::from(limits.memory) << 20) * 2 + BESIDE;
+    let most = (u64::from(memory) << 20) * 2 + BESIDE;
     let maximum = getrlimit(Resource::Data).maximum;
     // Fails only if the bound is lower already.
     let _ = setrlimit(
@@ -278,6 +292,28 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             out.flush()?;
             tell(&report.left_out);
             if report.left_out.is_empty() && report.cut.is_empty() { DONE } else { LEFT_OUT }
+        }
+        Command::Serve(arguments) => {
+            // The environment may name a data set that is not meant.
+            let store = match arguments.store.filter(|_| !arguments.live) {
+                Some(store) => Store::open(&store, false)?,
+                None => Store::in_memory(),
+            };
+            let server = serve::Server::bind(store.clone(), &arguments.settings).await?;
+            writeln!(out, "http://{}/", server.address()?)?;
+            out.flush()?;
+            let collect = async {
+                match arguments.live {
+                    true => live::collect(&store, &arguments.collecting).await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = server.run() => {}
+                collected = collect => collected?,
+                ended = agent::ended() => ended?,
+            }
+            DONE
         }
         Command::Compact(arguments) => {
             let store = Store::open(&arguments.at.store, false)?;

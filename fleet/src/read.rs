@@ -1,9 +1,12 @@
 //! The files of a data set that can be read, and what is wrong with the others.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::datatypes::Schema;
 use futures::StreamExt;
+use object_store::ObjectMeta;
+use object_store::path::Path;
 use parquet::DecodeResult;
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataPushDecoder};
@@ -37,28 +40,56 @@ pub struct Files {
 }
 
 /// The end of a file: what it says of itself.
+#[derive(Debug)]
 struct End {
     replaces: Vec<String>,
 }
 
-/// Looks at the files of a table: reads the end of each.
+/// Ends of files that were read before, of each table: files are never changed, so a look at the same store reads those alone
+/// that are new.
+#[derive(Debug, Default)]
+pub struct Ends(Mutex<HashMap<&'static str, HashMap<Path, (u64, Arc<End>)>>>);
+
+impl Ends {
+    /// The ends of a table, which are then no longer here.
+    fn take(&self, table: &'static str) -> HashMap<Path, (u64, Arc<End>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(table).unwrap_or_default()
+    }
+
+    fn keep(&self, table: &'static str, ends: HashMap<Path, (u64, Arc<End>)>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(table, ends);
+    }
+}
+
+/// Looks at the files of a table: reads the end of each that is not in `known`, which then has those of all files.
 ///
 /// # Errors
 /// The store cannot be listed.
-pub async fn files(store: &Store, table: &Table, days: &Days) -> Result<Files, Error> {
+pub async fn files(store: &Store, table: &Table, days: &Days, known: &Ends) -> Result<Files, Error> {
     let listed = store.files(table.name, days).await?;
+    let before = known.take(table.name);
+    let same = |meta: &ObjectMeta| {
+        let (size, end) = before.get(&meta.location)?;
+        (*size == meta.size).then(|| Arc::clone(end))
+    };
     let mut ends = futures::stream::iter(listed)
         .map(|file| async {
-            let end = end(store, table, &file).await;
+            let end = match same(&file.meta) {
+                Some(end) => Ok(Some(end)),
+                None => end(store, table, &file).await.map(|end| end.map(Arc::new)),
+            };
             (file, end)
         })
         .buffered(AT_ONCE);
+    let mut kept = HashMap::new();
     let mut found = Files::default();
     let mut good = Vec::new();
     while let Some((file, end)) = ends.next().await {
         match end {
             Ok(Some(end)) => {
-                found.names.entry((file.date.clone(), file.host.clone())).or_default().extend(end.replaces);
+                let names = found.names.entry((file.date.clone(), file.host.clone())).or_default();
+                names.extend(end.replaces.iter().cloned());
+                kept.insert(file.meta.location.clone(), (file.meta.size, end));
                 good.push(file);
             }
             // Compacted or expired since the list was made.
@@ -66,6 +97,8 @@ pub async fn files(store: &Store, table: &Table, days: &Days) -> Result<Files, E
             Err(why) => found.left_out.push(LeftOut { file: file.meta.location.to_string(), why }),
         }
     }
+    drop(ends);
+    known.keep(table.name, kept);
     let replaced: HashSet<[&str; 3]> = found
         .names
         .iter()

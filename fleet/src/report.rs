@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Bounds, Engine, Error};
-use crate::output::{self, FORMAT};
+use crate::output::FORMAT;
 use crate::read::LeftOut;
 use crate::store::Store;
 
@@ -133,6 +133,16 @@ const REASONS: &str = "SELECT isa, reason, count(DISTINCT host) AS hosts, sum(ex
 const PARAMETERS: &str =
     "SELECT host, module, parameter, value FROM parameters ORDER BY host, module, parameter";
 
+/// The queries of all of them, by name.
+pub const QUESTIONS: &[(&str, &str)] = &[
+    ("counts", COUNTS),
+    ("idle_hosts", IDLE_HOSTS),
+    ("inhibited_vms", INHIBITED_VMS),
+    ("reasons", REASONS),
+    ("drift", PARAMETERS),
+    ("kernels", kernels::HOURS),
+];
+
 /// Asks all of them.
 ///
 /// # Errors
@@ -171,13 +181,11 @@ async fn rows<T: DeserializeOwned>(
     sql: &str,
     cut: &mut Vec<&'static str>,
 ) -> Result<Vec<T>, Error> {
-    let answer = engine.answer(sql).await?;
-    if answer.is_cut {
+    let (rows, is_cut) = engine.rows(sql, &[]).await?;
+    if is_cut {
         cut.push(name);
     }
-    let wrong = |why: String| Error::Query(format!("the rows of {name} cannot be read: {why}"));
-    let json = output::rows(&answer.batches).map_err(|error| wrong(format!("{error:#}")))?;
-    serde_json::from_str(json.get()).map_err(|error| wrong(error.to_string()))
+    Ok(rows)
 }
 
 /// Parameters that differ from the baseline host's, or from the most frequent value of each on hosts with that module.

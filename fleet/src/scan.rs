@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::project_schema;
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
@@ -13,14 +14,31 @@ use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use object_store::ObjectMeta;
+
+use crate::engine::STORE;
+use crate::schema::Table;
 
 /// A table and its files.
 #[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) store: ObjectStoreUrl,
-    pub(crate) schema: SchemaRef,
-    pub(crate) files: Vec<ObjectMeta>,
+pub struct Scan {
+    /// The table.
+    pub table: &'static Table,
+    /// Its files.
+    pub files: Vec<ObjectMeta>,
+    store: ObjectStoreUrl,
+    schema: SchemaRef,
+}
+
+impl Scan {
+    /// These files of a table.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn new(table: &'static Table, files: Vec<ObjectMeta>) -> Result<Self> {
+        Ok(Self { table, files, store: ObjectStoreUrl::parse(STORE)?, schema: table.schema() })
+    }
 }
 
 #[async_trait]
@@ -40,6 +58,10 @@ impl TableProvider for Scan {
         _: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.files.is_empty() {
+            // A scan of no files has no partition, which the planner of ORDER BY takes for its own mistake.
+            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema, projection)?)));
+        }
         let partitions = session.config().target_partitions().max(1);
         let together = self.files.len().div_ceil(partitions).max(1);
         let groups = self

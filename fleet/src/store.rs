@@ -133,6 +133,12 @@ impl Store {
         Ok(Self { objects: Arc::new(objects.with_automatic_cleanup(true)), local: Some(folder) })
     }
 
+    /// A store in memory, which ends with the program.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { objects: Arc::new(object_store::memory::InMemory::new()), local: None }
+    }
+
     /// The files as objects, below the store's root.
     #[must_use]
     pub fn objects(&self) -> Arc<dyn ObjectStore> {

@@ -1,9 +1,13 @@
 //! The program on real folders, with real outputs of exitless.
 
 mod agent;
+#[allow(dead_code)]
+#[path = "../../../crates/report/tests/all/browser/mod.rs"]
+mod browser;
 mod data_set;
 mod hosts;
 mod object_store;
+mod page;
 mod queries;
 mod readers;
 mod systemd;

@@ -29,6 +29,17 @@ fn every_view_answers() {
 }
 
 #[test]
+fn tables_without_files_are_empty() {
+    let data = DataSet::new();
+    data.add_fixture("a", "2026-03-01T12:00:00Z", "vms.json");
+    for view in ["experiments", "findings", "ipi_cost", "exits_by_reason", "raw.losses", "vms"] {
+        let found = data
+            .rows(&format!("SELECT host_name FROM raw.losses UNION ALL SELECT 'x' FROM {view} ORDER BY 1"));
+        assert_eq!(found.as_array().unwrap().is_empty(), view != "vms", "{view}: {found}");
+    }
+}
+
+#[test]
 fn a_host_is_what_is_last_known_of_it() {
     let data = DataSet::full();
     let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];

@@ -1,0 +1,430 @@
+//! The page of a data set, or of this host: tables, exits over time, findings and experiments, in a browser.
+//!
+//! Anyone who can connect may send anything: a request has to name this server, to have the token if there is one, and is
+//! bounded in size, number and time. Queries are this program's own; what a request says of names are values in them.
+
+mod course;
+mod data;
+mod guard;
+mod render;
+mod rows;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Form, Query, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER, SET_COOKIE,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use clap::Args;
+use futures::Stream;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use self::course::Range;
+use self::data::{Answer, Data, Page};
+use self::guard::{Guard, Token};
+use crate::engine::{Bounds, Error};
+use crate::store::{Days, Store};
+
+/// Connections at the same time; others wait to be accepted.
+const CONNECTIONS: usize = 64;
+/// Of these, the ones that wait for changes.
+const WATCHING: usize = 40;
+/// The time for the head of a request.
+const HEAD: Duration = Duration::from_secs(5);
+/// The size of a request's head.
+const HEAD_BYTES: usize = 16 << 10;
+/// The size of a request's body, which is a form with a token.
+const BODY_BYTES: usize = 4 << 10;
+/// The time of a connection, after which a client that does not read the answer is dropped.
+const CONNECTION: Duration = Duration::from_secs(120);
+/// A browser that waits for changes asks again after this time.
+const WATCH: Duration = Duration::from_secs(50);
+/// The time that a wrong token takes.
+const WRONG: Duration = Duration::from_secs(1);
+/// The most rows of a table.
+const ROWS: usize = 5_000;
+
+/// Only what is served here is loaded, and only files, so that a name which gets into a page as markup does nothing.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; \
+     base-uri 'none'; frame-ancestors 'none'";
+
+const LIVE: &str = include_str!("serve/live.js");
+const STYLES: [&str; 4] = [
+    pages::document::STYLE,
+    pages::document::RECORDINGS,
+    pages::document::ARMS,
+    include_str!("serve/serve.css"),
+];
+
+/// The settings of the server.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// The address and port of the page; any but this machine's own needs --token-file.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:19171")]
+    pub listen: SocketAddr,
+    /// A file with the token that a browser has to give once, readable by its owner only.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// A name of this server, besides its addresses and localhost; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<String>,
+    /// Show this many days, today (UTC) included.
+    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    pub days: u32,
+    /// Look for new files so often: 15s, 5min.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = crate::agent::duration)]
+    pub refresh: Duration,
+    /// Give up a page after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub time: u64,
+    /// Memory for the queries of a page in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    pub memory: u32,
+}
+
+impl Settings {
+    /// The token, which any address but this machine's own needs.
+    ///
+    /// # Errors
+    /// There is none where it is needed, or it cannot be used.
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        match &self.token_file {
+            Some(file) => Token::read(file).map(Some),
+            None if self.listen.ip().to_canonical().is_loopback() => Ok(None),
+            None => anyhow::bail!(
+                "--listen {} can be reached from other machines; give --token-file too: (umask 077; openssl rand -hex 32 > token)",
+                self.listen
+            ),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            memory: (self.memory as usize) << 20,
+            time: Duration::from_secs(self.time),
+            rows: ROWS,
+            days: Days::default(),
+            strict: false,
+        }
+    }
+}
+
+/// Wrong settings.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct Wrong(anyhow::Error);
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    router: Router,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    guard: Guard,
+    data: Mutex<Data>,
+    /// The digest of what was seen last; 0 before.
+    seen: watch::Sender<u64>,
+    /// Connections that wait for changes.
+    watching: AtomicUsize,
+    room: Arc<Semaphore>,
+    refresh: Duration,
+    time: Duration,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens for browsers.
+    ///
+    /// # Errors
+    /// [`Wrong`] settings, or the address cannot be listened at.
+    pub async fn bind(store: Store, settings: &Settings) -> anyhow::Result<Self> {
+        let token = settings.token().map_err(Wrong)?;
+        let listener = TcpListener::bind(settings.listen).await;
+        let listener = listener.with_context(|| format!("Listening at {} failed", settings.listen))?;
+        let guard = Guard::new(token, &settings.name, listener.local_addr()?.port())?;
+        let shared = Arc::new(Shared {
+            guard,
+            data: Mutex::new(Data::new(store, settings.bounds(), settings.days, settings.refresh)),
+            seen: watch::Sender::new(0),
+            watching: AtomicUsize::new(0),
+            room: Arc::new(Semaphore::new(WATCHING)),
+            refresh: settings.refresh,
+            time: Duration::from_secs(settings.time),
+        });
+        Ok(Self { listener, router: router(&shared), shared })
+    }
+
+    /// The address.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until the future is dropped.
+    pub async fn run(self) {
+        let Self { listener, router, shared } = self;
+        tokio::join!(accept(listener, router), look(shared));
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        let connection = match listener.accept().await {
+            Ok((connection, _)) => connection,
+            // Of a connection that ended meanwhile, or for want of descriptors, which come back.
+            Err(_) => {
+                sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_buf_size(HEAD_BYTES)
+                .serve_connection(TokioIo::new(connection), service);
+            // A client that sent no HTTP or went away hears nothing.
+            let _ended = timeout(CONNECTION, connection).await;
+            drop(place);
+        });
+    }
+}
+
+/// Looks for new files while somebody watches.
+async fn look(shared: Arc<Shared>) {
+    loop {
+        sleep(shared.refresh).await;
+        if shared.watching.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        // What failed is said by the next page.
+        if let Ok(digest) = shared.data.lock().await.look().await {
+            shared.seen.send_if_modified(|seen| std::mem::replace(seen, digest) != digest);
+        }
+    }
+}
+
+fn router(shared: &Arc<Shared>) -> Router {
+    let file =
+        |kind: &'static str, text: &'static str| get(move || async move { ([(CONTENT_TYPE, kind)], text) });
+    let style: &'static str = STYLES.concat().leak();
+    Router::new()
+        .route("/", get(hosts))
+        .route("/host", get(host))
+        .route("/vm", get(vm))
+        .route("/findings", get(findings))
+        .route("/experiments", get(experiments))
+        .route("/events", get(events))
+        .route("/login", get(form).post(login))
+        .route("/style.css", file("text/css; charset=utf-8", style))
+        .route("/sort.js", file("text/javascript; charset=utf-8", pages::document::SCRIPT))
+        .route("/live.js", file("text/javascript; charset=utf-8", LIVE))
+        .fallback(async || missing())
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn_with_state(Arc::clone(shared), guarded))
+        .with_state(Arc::clone(shared))
+}
+
+/// Refuses who may not ask, and says in each answer what a browser may do with it.
+async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    /// Needed for the form.
+    const OPEN: [&str; 2] = ["/login", "/style.css"];
+    let mut answer = if !shared.guard.is_ours(request.uri(), request.headers()) {
+        let why = "exitless-fleet: this is not a name of this server; --name adds one\n";
+        (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+    } else if !shared.guard.is_known(request.headers()) && !OPEN.contains(&request.uri().path()) {
+        let is_page = request.headers().get("accept").and_then(|kinds| kinds.to_str().ok());
+        if is_page.is_some_and(|kinds| kinds.contains("text/html")) {
+            (StatusCode::SEE_OTHER, [(LOCATION, "/login")]).into_response()
+        } else {
+            let why = "exitless-fleet: give the token as Authorization: Bearer TOKEN, or at /login\n";
+            (StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")], why).into_response()
+        }
+    } else {
+        next.run(request).await
+    };
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+fn missing() -> Response {
+    (StatusCode::NOT_FOUND, Html(render::failure("Not found", "There is no such page, host or VM.")))
+        .into_response()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    with: String,
+    host: String,
+    name: String,
+    range: String,
+}
+
+type Shown = State<Arc<Shared>>;
+
+async fn hosts(State(shared): Shown, Query(asked): Query<Asked>) -> Response {
+    shown(&shared, Page::Hosts(asked.with.trim().to_owned())).await
+}
+
+async fn host(State(shared): Shown, Query(asked): Query<Asked>) -> Response {
+    shown(&shared, Page::Host(asked.name, Range::of(&asked.range).word())).await
+}
+
+async fn vm(State(shared): Shown, Query(asked): Query<Asked>) -> Response {
+    shown(&shared, Page::Vm(asked.host, asked.name, Range::of(&asked.range).word())).await
+}
+
+async fn findings(State(shared): Shown) -> Response {
+    shown(&shared, Page::Findings).await
+}
+
+async fn experiments(State(shared): Shown) -> Response {
+    shown(&shared, Page::Experiments).await
+}
+
+/// One page is made at a time; the others wait as long as one may take.
+async fn shown(shared: &Arc<Shared>, page: Page) -> Response {
+    if let Page::Hosts(name) | Page::Host(name, _) | Page::Vm(name, _, _) = &page
+        && name.len() > data::LONGEST
+    {
+        return missing();
+    }
+    let made = timeout(shared.time * 2, async { shared.data.lock().await.page(&page).await }).await;
+    match made {
+        Ok(Ok(Answer::Page(page))) => Html(page).into_response(),
+        Ok(Ok(Answer::Elsewhere(path))) => (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response(),
+        Ok(Ok(Answer::Missing)) => missing(),
+        Ok(Err(Error::Time(time))) => {
+            let why = format!(
+                "The queries of this page took longer than {} s. Show fewer days (--days), join small files \
+                 (exitless-fleet compact), or give more time (--time).",
+                time.as_secs()
+            );
+            busy(&why)
+        }
+        Ok(Err(error)) => busy(&error.to_string()),
+        Err(_) => busy("Others are waiting for their pages. Try again later."),
+    }
+}
+
+fn busy(why: &str) -> Response {
+    let page = Html(render::failure("The page could not be made", why));
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], page).into_response()
+}
+
+async fn form(State(shared): Shown, headers: HeaderMap) -> Response {
+    if shared.guard.is_known(&headers) {
+        return (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
+    }
+    Html(render::login(false)).into_response()
+}
+
+#[derive(Debug, Deserialize)]
+struct Given {
+    token: String,
+}
+
+async fn login(State(shared): Shown, Form(given): Form<Given>) -> Response {
+    match shared.guard.session(&given.token) {
+        Some(cookie) => {
+            (StatusCode::SEE_OTHER, [(LOCATION, "/".to_owned()), (SET_COOKIE, cookie)]).into_response()
+        }
+        None if !shared.guard.has_token() => (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response(),
+        None => {
+            sleep(WRONG).await;
+            (StatusCode::FORBIDDEN, Html(render::login(true))).into_response()
+        }
+    }
+}
+
+/// One who waits for changes.
+struct Watcher {
+    shared: Arc<Shared>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.shared.watching.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says the digest of the data set now and whenever it changes.
+async fn events(State(shared): Shown) -> Response {
+    let Ok(place) = Arc::clone(&shared.room).try_acquire_owned() else {
+        return busy("Too many browsers wait for changes.");
+    };
+    shared.watching.fetch_add(1, Ordering::Relaxed);
+    let seen = shared.seen.subscribe();
+    let watcher = Watcher { shared, _place: place };
+    Sse::new(changes(watcher, seen))
+        .keep_alive(KeepAlive::new().interval(Duration::from_secs(20)))
+        .into_response()
+}
+
+fn changes(
+    watcher: Watcher,
+    mut seen: watch::Receiver<u64>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    seen.mark_changed();
+    let end = tokio::time::Instant::now() + WATCH;
+    futures::stream::unfold((watcher, seen), move |(watcher, mut seen)| async move {
+        loop {
+            // The stream ends in time, and the browser asks again.
+            if !matches!(tokio::time::timeout_at(end, seen.changed()).await, Ok(Ok(()))) {
+                return None;
+            }
+            let digest = *seen.borrow_and_update();
+            if digest != 0 {
+                let event = Event::default().event("digest").retry(Duration::from_secs(1));
+                return Some((Ok(event.data(format!("{digest:016x}"))), (watcher, seen)));
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
