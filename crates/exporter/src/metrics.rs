@@ -347,7 +347,7 @@ const STATES: [(&str, Status); 4] = [
 mod tests {
     use super::*;
     use exits::{ExitReason, Profile, Vcpu};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn vm(name: &str, process: u32) -> VmIdentity {
         VmIdentity { name: name.to_owned(), process, start_ticks: 1 }
@@ -414,6 +414,80 @@ mod tests {
         assert!(names.len() >= 5, "{names:?}");
         for name in names {
             assert!(written.contains(&format!("\n{name}")), "{name}");
+        }
+    }
+
+    /// The samples of a text as promtool's series, which counters climb by their value at each scrape.
+    fn series(text: &str) -> Vec<Value> {
+        let mut counts = false;
+        let mut series = Vec::new();
+        for line in text.lines() {
+            if let Some(kind) = line.strip_prefix("# TYPE ") {
+                counts = kind.ends_with(" counter") || kind.ends_with(" histogram");
+            } else if !line.starts_with('#') {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                let name = match name.strip_suffix('}') {
+                    Some(name) => format!("{name},instance=\"a\"}}"),
+                    None => format!("{name}{{instance=\"a\"}}"),
+                };
+                let step = if counts { value } else { "0" };
+                series.push(json!({ "series": name, "values": format!("{value}+{step}x40") }));
+            }
+        }
+        series
+    }
+
+    /// The queries of a dashboard's panels, with its variables as they are if all hosts and VMs are chosen.
+    fn queries(dashboard: &Value) -> Vec<String> {
+        let variable = |name: &str| {
+            let all = dashboard["templating"]["list"].as_array().unwrap();
+            let one = all.iter().find(|one| one["name"] == name).unwrap();
+            one["allValue"].as_str().unwrap().to_owned()
+        };
+        let panels = dashboard["panels"].as_array().unwrap().iter();
+        let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+        let filled = |query: &str| {
+            let query = query.replace("$instance", &variable("instance")).replace("$vm", &variable("vm"));
+            query.replace("$__rate_interval", "1m").replace("$__range", "5m")
+        };
+        targets.map(|target| filled(target["expr"].as_str().unwrap())).collect()
+    }
+
+    /// By Prometheus' own tool: each query of the dashboard has an answer, and the alerts do what their test says.
+    #[test]
+    fn prometheus_answers_every_query_of_the_dashboard() {
+        use std::process::Command;
+        if Command::new("promtool").arg("--version").output().is_err() {
+            println!("not tested: there is no promtool on PATH; Debian's package prometheus has it");
+            return;
+        }
+        let dashboard =
+            serde_json::from_str(include_str!("../../../packaging/grafana/exitless.json")).unwrap();
+        let queries = queries(&dashboard);
+        assert!(queries.len() >= 15 && queries.iter().all(|query| !query.contains('$')), "{queries:?}");
+        let has_answer = |query: &String| {
+            // Not a number is no answer.
+            let expression = format!("count(({query}) >= 0) > bool 0");
+            json!({ "expr": expression, "eval_time": "5m", "exp_samples": [{ "labels": "{}", "value": 1 }] })
+        };
+        let test = json!({
+            "interval": "15s", "input_series": series(&text(host())),
+            "promql_expr_test": queries.iter().map(has_answer).collect::<Vec<_>>(),
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dashboard.yml");
+        std::fs::write(&file, json!({ "evaluation_interval": "15s", "tests": [test] }).to_string()).unwrap();
+        let alerts =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/prometheus/exitless.rules.test.yml");
+        for file in [file.as_path(), std::path::Path::new(alerts)] {
+            let said = Command::new("promtool").args(["test", "rules"]).arg(file).output().unwrap();
+            let said = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            assert!(
+                said[0].contains("SUCCESS") && !said.concat().contains("FAILED"),
+                "{}{}",
+                said[0],
+                said[1]
+            );
         }
     }
 
