@@ -13,6 +13,7 @@ mod kernels;
 mod kvm;
 mod kvm_features;
 mod limits;
+mod node_features;
 mod placement;
 mod release;
 mod rule;
@@ -27,6 +28,7 @@ pub use kernels::{
     Asked, Build, Has, Judgement, Kind, ROWS as KERNELS, Row as KernelRow, keeps_cr8_intercept,
     without_cr8_intercept,
 };
+pub use node_features::node_features;
 pub use release::{Release, Tree, Vendor};
 pub use rule::{Category, Rule};
 pub use vm_side::VmSide;

@@ -10,7 +10,7 @@ pub mod managed;
 mod section;
 mod verdict;
 
-pub use examination::{Conclusion, Examination, HostState, VmSide, examine};
+pub use examination::{Conclusion, Examination, HostState, VmSide, examine, node_features};
 pub use finding::{Evidence, Finding, Fix, State};
 pub use managed::Managed;
 pub use section::{Section, Tally, not_judged};

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod config;
+mod container;
 mod interrupt;
 pub(crate) mod iommu;
 mod kernel;
@@ -20,6 +21,7 @@ use crate::{Error, Fingerprint, Root};
 
 pub use arguments::{Argument, Arguments};
 pub use config::{KernelConfig, OptionState};
+pub use container::Container;
 pub use interrupt::{DeviceKind, Interrupt, Interrupts};
 pub use iommu::{AcpiTables, AmdFeatures, IntelCapabilities, IommuRegisters, IommuUnit, Iommus};
 pub use kernel::{BuiltIn, Distribution, Kernel};
@@ -43,6 +45,8 @@ pub use xen::{Xen, XenDomain, XenFrequency, XenGuestType, XenInfo, XenLog, XenPo
 pub struct Inspection {
     /// It is the machine on which this program runs.
     pub live: bool,
+    /// The container that this program runs in.
+    pub container: Option<Container>,
     /// The facts by which measurements are compared: release, first processor, modules with their parameters,
     /// command line, lockdown.
     pub fingerprint: Fingerprint,
@@ -93,6 +97,7 @@ impl Inspection {
         );
         Ok(Self {
             live: root.is_live(),
+            container: Container::read(root),
             kernel: Kernel::read(root),
             iommus: Iommus::read(root, &interrupts),
             log: KernelLog::read(root),

@@ -57,6 +57,9 @@ impl Made {
 /// A rule, where it says something, and where it does not.
 pub(super) struct Case(pub(super) &'static str, pub(super) Made, pub(super) Made);
 
+/// A pod with all that the exporter's has.
+const POD: &str = "== /dev/termination-log\n== /proc/2/comm\nkthreadd\n== /proc/self/status\nCapEff:\t000000c400080004\n\
+    == /sys/kernel/debug/kvm/\n== /sys/kernel/tracing/events/\n";
 const NO_IR: &str = "== /proc/interrupts\n            CPU0       CPU1\n 40:          1          2  PCI-MSI 65536-edge      nvme0q1\n";
 const AVIC_OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n";
 const AVIC_ON: &str = "== /sys/module/kvm_amd/parameters/avic\nY\n";
@@ -167,6 +170,7 @@ pub(super) const CASES: &[Case] = &[
     Case("limits-guest-apic-ids", changed("zen4", many_vcpus), on("zen4")),
     Case("limits-host-apic-ids", with("zen4", NO_IR), on("zen4")),
     Case("vms-readable", on("container"), on("zen4")),
+    Case("kernel-container", on("container"), with("zen4", POD)),
     Case("place-vcpus", changed("zen4", |host| meets(host, Role::Vcpu(9))), on("zen4")),
     Case("place-vhost", on("zen2"), on("zen4")),
     Case("place-threads", changed("zen4", |host| meets(host, Role::IoThread)), on("zen4")),

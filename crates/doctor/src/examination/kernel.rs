@@ -10,6 +10,15 @@ use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
+        name: "kernel-container",
+        title: "Container",
+        category: Category::Kernel,
+        why: "it hides parts of the host, and its /etc, /boot and /lib/modules are its own: checks of them say nothing of the host",
+        source: "namespaces(7); capabilities(7); Kubernetes, Pod, hostPID, securityContext and volumes",
+        parent: "",
+        check: container,
+    },
+    Rule {
         name: "kernel-config-kvm",
         title: "KVM in the kernel's configuration",
         category: Category::Kernel,
@@ -79,6 +88,37 @@ fn option(subject: &Subject<'_>, wanted: &[(&str, bool)], what: &str) -> Option<
     Some(wanted.iter().fold(verdict, |verdict, (name, _)| {
         verdict.seen(config.file.as_str(), format!("CONFIG_{name}: {}", state(name)))
     }))
+}
+
+/// A container, and what it does not see.
+fn container(subject: &Subject<'_>) -> Option<Verdict> {
+    let container = subject.host.container.as_ref()?;
+    let mark = (&container.mark.place, &container.mark.text);
+    let mut missed = Vec::new();
+    let mut seen = vec![(mark.0.clone(), mark.1.clone())];
+    if container.sees_processes == Some(false) {
+        missed.push("the host's processes".to_owned());
+        seen.push(("/proc".to_owned(), "none of the kernel's own processes is there".to_owned()));
+    }
+    for (name, what) in &container.lacks {
+        missed.push((*name).to_owned());
+        seen.push((format!("/proc/self/status, {name}"), format!("not allowed, for {what}")));
+    }
+    for (place, what) in &container.empty {
+        missed.push((*place).to_owned());
+        seen.push(((*place).to_owned(), format!("empty or not there, for {what}")));
+    }
+    let verdict = if missed.is_empty() {
+        Verdict::pass(format!("this is {}, which sees the host's processes and /sys", container.kind))
+    } else {
+        Verdict::warn(format!("this is {}, which is without {}", container.kind, missed.join(", ")))
+            .advice("run exitless on the host itself")
+            .advice(
+                "give the container the host's processes, /sys and these capabilities, as \
+                 packaging/kubernetes/exitless-exporter.yaml and packaging/Containerfile do",
+            )
+    };
+    Some(seen.into_iter().fold(verdict, |verdict, (place, text)| verdict.seen(place, text)))
 }
 
 fn config_kvm(subject: &Subject<'_>) -> Option<Verdict> {

@@ -1,6 +1,7 @@
 //! `exitless exporter`: exits, states and findings of this host for Prometheus.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
 use exporter::{HaltPolling, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
-use files::Missing;
+use files::{Missing, Replacement};
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Management, Vm, Vmm, Vms};
 use host::{Inspection, Root};
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// The control socket of a daemon of I/O workers; it is no error if there is none.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
     iocm: PathBuf,
+    /// Keep the features of this host in this file, of which Kubernetes' Node Feature Discovery makes labels of the node.
+    #[arg(long, value_name = "FILE")]
+    node_features: Option<PathBuf>,
     #[command(flatten)]
     watch: WatchArguments,
 }
@@ -120,7 +124,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({
         let (judged, stop, wanted) =
             (Arc::clone(&judged), Arc::clone(&stop), arguments.watch.wanted().to_vec());
-        move || Judged::keep(&judged, &wanted, &stop)
+        let features = arguments.node_features.clone();
+        move || Judged::keep(&judged, &wanted, features.as_deref(), &stop)
     })?;
     let daemon = Arc::new(Mutex::new(None));
     // It is not waited for: a daemon that does not answer may hold it up.
@@ -147,12 +152,12 @@ struct Judged {
 
 impl Judged {
     /// Judges the host until `stop` is set.
-    fn keep(judged: &Mutex<Self>, wanted: &[String], stop: &AtomicBool) {
+    fn keep(judged: &Mutex<Self>, wanted: &[String], features: Option<&Path>, stop: &AtomicBool) {
         let mut round = 0;
         loop {
             let next = Instant::now() + STATES;
             let seen = seen(wanted, stop);
-            let findings = if round % EXAMINATIONS == 0 { findings(seen.as_ref()) } else { None };
+            let findings = if round % EXAMINATIONS == 0 { findings(seen.as_ref(), features) } else { None };
             let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
             judged.states = seen.iter().flat_map(|seen| &seen.vms).map(|vm| (vm.pid, state(vm))).collect();
             judged.findings = findings.or(judged.findings);
@@ -223,10 +228,23 @@ fn state(vm: &VmVerification) -> State {
     State { status: vm.activation.status, reasons: vm.activation.reasons.iter().map(name).collect() }
 }
 
-/// The same numbers as those of `exitless doctor`.
-fn findings(seen: Option<&Verification>) -> Option<Tally> {
+/// The same numbers as those of `exitless doctor`. The features of the host go into a file, if there is to be one.
+fn findings(seen: Option<&Verification>, features: Option<&Path>) -> Option<Tally> {
     let host = Inspection::read(&Root::live()).ok()?;
+    if let Some(file) = features {
+        if let Err(error) = write_whole(file, &::doctor::node_features(&host)) {
+            tracing::warn!("Could not write the features of this host to {}: {error}", file.display());
+        }
+    }
     Some(::doctor::examine(&host, &seen.map(sides_of).unwrap_or_default(), &[]).summary)
+}
+
+/// Writes a file that is there whole or not at all.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    // Of a name that begins with a full stop, which Node Feature Discovery leaves out.
+    let mut replacement = Replacement::begin(path, 0o644)?;
+    replacement.file().write_all(text.as_bytes())?;
+    replacement.place()
 }
 
 /// The collection of the facts of an answer.

@@ -15,14 +15,17 @@ fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
 fn prometheus_is_told_of_a_guests_exits_and_of_avic() {
     // It counts from the boot on; the next look at the VM's state is up to 30 seconds away.
     let script = format!(
-        "busybox ip link set lo up; exitless exporter --listen 127.0.0.1:9 & EXPORTER=$!; \
+        "busybox ip link set lo up; exitless exporter --listen 127.0.0.1:9 --node-features features & EXPORTER=$!; \
          ask() {{ busybox wget -q -O metrics http://127.0.0.1:9/metrics; }}; until ask; do sleep 0.5; done; \
-         {STILL_GUEST}; until grep -q virtualization.*active metrics; do sleep 2; ask; done; cat metrics; \
+         {STILL_GUEST}; until grep -q virtualization.*active metrics; do sleep 2; ask; done; cat features >&2; cat metrics; \
          kill -TERM $EXPORTER; wait $EXPORTER; echo exporter ended with $? >&2; kill $QEMU"
     );
     let said = run(&["lab", "run", "amd-avic", "--timeout", "240", "--", "sh", "-c", &script]);
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert!(said.err.contains("exporter ended with 0"), "{}", said.err);
+    for feature in ["mechanism=AVIC", "enabled=true"] {
+        assert!(said.err.contains(&format!("exitless-interrupt-virtualization.{feature}\n")), "{}", said.err);
+    }
     let of = |name, labels: &[&str]| value(&said.out, name, labels);
     assert!(said.out.ends_with("# EOF\n"), "{}", said.out);
     assert_eq!(of("exitless_interrupt_virtualization", &["state=\"active\""]), Some(1.0), "{}", said.out);

@@ -1,0 +1,128 @@
+//! The container that this program runs in, if it does, and what it does not see of the host for that.
+
+use crate::{Evidence, Root};
+
+/// Files that container managers leave inside.
+const MARKS: [&str; 3] = ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"];
+/// A file that the kubelet mounts into each container, and nobody elsewhere (Kubernetes, `terminationMessagePath`).
+const OF_A_POD: &str = "/dev/termination-log";
+/// What looking at VMs and counting exits takes: the name, its bit (include/uapi/linux/capability.h), and what is missed.
+const CAPABILITIES: [(&str, u32, &str); 5] = [
+    ("CAP_SYS_PTRACE", 19, "VMs of other users"),
+    ("CAP_DAC_READ_SEARCH", 2, "debugfs and tracefs"),
+    ("CAP_SYSLOG", 34, "addresses of the kernel's data"),
+    ("CAP_PERFMON", 38, "events of the kernel"),
+    ("CAP_BPF", 39, "eBPF programs, which count exits and read KVM's state"),
+];
+/// It allows what the last two allow.
+const SYS_ADMIN: u32 = 21;
+
+/// A container, seen from inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its kind, as far as it is known: "a pod of Kubernetes".
+    pub kind: &'static str,
+    /// What shows it.
+    pub mark: Evidence,
+    /// The host's processes are seen; `None` if that cannot be told.
+    pub sees_processes: Option<bool>,
+    /// Capabilities that it lacks, each with what is missed for it.
+    pub lacks: Vec<(&'static str, &'static str)>,
+    /// Directories that are not there or empty, each with what is missed for it.
+    pub empty: Vec<(&'static str, &'static str)>,
+}
+
+impl Container {
+    pub(super) fn read(root: &Root) -> Option<Self> {
+        let (kind, mark) = of_a_pod(root).or_else(|| of_a_manager(root))?;
+        let status = root.text("/proc/self/status", "the state of this process").ok();
+        let effective =
+            status.iter().flat_map(|status| status.lines()).find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        let has = |bit: u32| effective.is_none_or(|bits| bits >> bit & 1 == 1);
+        let lacks =
+            CAPABILITIES.into_iter().filter(|(_, bit, _)| !has(*bit) && !(*bit >= 38 && has(SYS_ADMIN)));
+        let is_empty = |path: &&(&'static str, &'static str)| {
+            root.entries(path.0, |_| true).is_ok_and(|names| names.is_empty()) || !root.exists(path.0)
+        };
+        let places = [
+            ("/sys/module", "modules and their parameters"),
+            ("/sys/kernel/debug", "KVM's counters and the state of IOMMUs (debugfs)"),
+            ("/sys/kernel/tracing", "events of the kernel (tracefs)"),
+        ];
+        Some(Self {
+            kind,
+            mark,
+            sees_processes: status.is_some().then(|| sees_processes(root)),
+            lacks: lacks.map(|(name, _, missed)| (name, missed)).collect(),
+            empty: places.iter().filter(is_empty).copied().collect(),
+        })
+    }
+}
+
+fn of_a_pod(root: &Root) -> Option<(&'static str, Evidence)> {
+    root.exists(OF_A_POD).then(|| ("a pod of Kubernetes", Evidence::new(OF_A_POD, "it is there")))
+}
+
+fn of_a_manager(root: &Root) -> Option<(&'static str, Evidence)> {
+    let mark = MARKS.into_iter().find(|mark| root.exists(mark))?;
+    Some(("a container", Evidence::new(mark, "it is there")))
+}
+
+/// Tests whether the processes here are the host's: the kernel's own, of which the second is one, are in no other namespace.
+fn sees_processes(root: &Root) -> bool {
+    const SECOND: &str = "/proc/2/comm";
+    let is_kernels =
+        root.text(SECOND, "the name of a process").is_ok_and(|name| name.trim_end() == "kthreadd");
+    if !is_kernels {
+        // Names of processes that are no VM are nobody's business.
+        root.forget(SECOND);
+    }
+    is_kernels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::root;
+
+    const POD: &str = "== /dev/termination-log\n== /proc/self/status\nName:\texitless\nCapEff:\t0000000000000000\n\
+        == /sys/kernel/debug/\n== /sys/module/kvm/\n";
+
+    #[test]
+    fn a_pod_says_what_it_does_not_see() {
+        let pod = Container::read(&root(POD)).unwrap();
+        assert_eq!(pod.kind, "a pod of Kubernetes");
+        assert_eq!(pod.mark.place, OF_A_POD);
+        assert_eq!(pod.sees_processes, Some(false));
+        assert_eq!(pod.lacks.len(), CAPABILITIES.len());
+        assert_eq!(
+            pod.empty.iter().map(|one| one.0).collect::<Vec<_>>(),
+            ["/sys/kernel/debug", "/sys/kernel/tracing"]
+        );
+    }
+
+    #[test]
+    fn one_with_the_nodes_processes_and_the_capabilities_lacks_nothing() {
+        // BPF, PERFMON, SYSLOG, SYS_PTRACE, DAC_READ_SEARCH; then SYS_ADMIN instead of the first two.
+        for bits in ["000000c400080004", "0000000400280004"] {
+            let text = format!(
+                "{POD}== /proc/self/status\nCapEff:\t{bits}\n== /proc/2/comm\nkthreadd\n\
+                 == /sys/kernel/debug/kvm/\n== /sys/kernel/tracing/events/\n"
+            );
+            let pod = Container::read(&root(&text)).unwrap();
+            assert_eq!(
+                (pod.sees_processes, &pod.lacks[..], &pod.empty[..]),
+                (Some(true), &[][..], &[][..]),
+                "{bits}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_is_no_container_and_one_of_docker_is() {
+        assert_eq!(Container::read(&root("== /proc/1/comm\nsystemd\n")), None);
+        let docker = Container::read(&root("== /.dockerenv\n")).unwrap();
+        assert_eq!((docker.kind, docker.sees_processes, docker.lacks.len()), ("a container", None, 0));
+    }
+}
