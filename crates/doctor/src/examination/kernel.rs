@@ -1,6 +1,6 @@
 //! The kernel: how it was configured, what it lets be read, and what its version has.
 
-use super::kernels::{Has, Kind, ROWS, Row};
+use super::kernels::{Has, Kind, ROWS, Row, TPR_THRESHOLD};
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use crate::{Finding, State};
@@ -182,7 +182,10 @@ fn concerns(row: &Row, subject: &Subject<'_>) -> bool {
     let may_have = subject.cpu_has() != Some(false) || subject.is_enabled() == Some(true);
     let posts = subject.iommus_post() != Some(false);
     match row.rule {
-        "kernel-irte-caching" => posts && may_have && !subject.host.iommus.units.is_empty(),
+        "kernel-irte-caching" | "kernel-irte-cache-argument" | "kernel-ga-log-blocking" => {
+            posts && may_have && !subject.host.iommus.units.is_empty()
+        }
+        TPR_THRESHOLD => subject.is_enabled() == Some(false),
         "kernel-ipi-virtualization" => {
             processor.vmx.get().is_some_and(|vmx| vmx.ipi_virtualization == Some(true))
         }
@@ -203,11 +206,32 @@ fn may_meet(row: &Row, subject: &Subject<'_>) -> bool {
     // The default is on.
     let nested = || subject.is_on(subject.module(), "nested") != Some(false);
     let posts = || subject.iommus_post() != Some(false) && !subject.host.iommus.units.is_empty();
+    let flag = |name: &str| subject.host.processor.flags.get().is_none_or(|flags| flags.contains(name));
+    let sends_ipis =
+        || subject.host.processor.vmx.get().is_none_or(|vmx| vmx.ipi_virtualization != Some(false));
     match row.rule {
-        "kernel-bug-x2avic-msr" | "kernel-bug-x2avic-icr" => x2avic(),
-        "kernel-bug-avic-nested-restore" | "kernel-bug-apicv-nested" => nested(),
-        "kernel-bug-avic-device-target" | "kernel-bug-avic-ga-log" | "kernel-bug-posted-wakeup" => posts(),
-        "kernel-bug-posted-msi" => subject.has_word("intremap", "posted_msi"),
+        "kernel-bug-x2avic-msr" | "kernel-bug-x2avic-icr" | "kernel-bug-x2avic-tlb" => x2avic(),
+        "kernel-bug-x2avic-msr-nested" => x2avic() && nested(),
+        "kernel-bug-avic-nested-restore"
+        | "kernel-bug-avic-leave-nested"
+        | "kernel-bug-apicv-nested"
+        | "kernel-bug-posted-nested-wakeup" => nested(),
+        "kernel-bug-avic-device-target"
+        | "kernel-bug-avic-ga-log"
+        | "kernel-bug-avic-ga-log-start"
+        | "kernel-bug-avic-ga-log-resume"
+        | "kernel-bug-avic-ga-root"
+        | "kernel-bug-avic-ga-tag-update"
+        | "kernel-bug-avic-guest-irq"
+        | "kernel-bug-posting-stale"
+        | "kernel-bug-posted-wakeup" => posts(),
+        "kernel-bug-avic-ga-tag" => posts() && x2avic(),
+        // Where KVM has no such parameter, the flag says whether the kernel left SEV-SNP on.
+        "kernel-bug-avic-snp" => subject.is_on("kvm_amd", "sev_snp").unwrap_or_else(|| flag("sev_snp")),
+        "kernel-bug-ipi-virtualization-busy" => sends_ipis(),
+        "kernel-bug-posted-msi" | "kernel-bug-posted-msi-affinity" | "kernel-bug-posted-msi-retrigger" => {
+            subject.has_word("intremap", "posted_msi")
+        }
         _ => true,
     }
 }

@@ -72,11 +72,15 @@ pub struct Row {
 }
 
 /// The series whose stable releases Debian builds: its change log lists what each of them brought, and was read up to
-/// 5.10.262, 6.1.192 and 6.12.118. The ports of a row with these are from there.
+/// 5.10.262, 6.1.192 and 6.12.118. The ports of a row with these are from there. (It lists others too for as long as Debian
+/// built them, and 7.2 up to 7.2.13 and 7.3 up to 7.3.4; other series of that age, such as 6.6 and 6.18, it does not.)
 const DEBIAN: &[(u16, u16)] = &[(5, 10), (6, 1), (6, 12)];
 
 /// UEK 7 update 2, which Oracle names as the first that has all of AVIC, x2AVIC and IOMMU AVIC as its guide describes.
 const UEK7_U2: Build = ((5, 15), &[204, 146, 1]);
+
+/// The build of UEK 6 that took several changes of AMD's IOMMU (Oracle's advisory ELSA-2023-12590).
+const UEK6_321: Build = ((5, 4), &[2136, 321, 3]);
 
 const fn feature(rule: &'static str, title: &'static str, since: (u16, u16)) -> Row {
     Row {
@@ -247,6 +251,49 @@ pub const ROWS: &[Row] = &[
         ..feature("kernel-posted-msi", "Posting of the host's own interrupts", (6, 10))
     },
     Row {
+        kind: Kind::Extra,
+        stable: &[((6, 1), 47), ((6, 4), 12)],
+        looked_in: DEBIAN,
+        uek: &[UEK6_321],
+        subject: "iommu/amd: Introduce Disable IRTE Caching Support",
+        without: "the IOMMU's cache of interrupt entries cannot be switched off",
+        with: "the IOMMU's cache of interrupt entries can be switched off (amd_iommu=irtcachedis)",
+        why: "without the cache nothing is flushed when a vCPU is scheduled; kernels with kernel-irte-caching need it less",
+        source: "Linux drivers/iommu/amd/init.c, 66419036f68a (6.5)",
+        ..feature("kernel-irte-cache-argument", "Argument for the IOMMU's cache of interrupt entries", (6, 5))
+    },
+    Row {
+        kind: Kind::Extra,
+        subject: "KVM: SVM: Generate GA log IRQs only if the associated vCPUs is blocking",
+        without: "each interrupt of a device for a vCPU that does not run makes the IOMMU interrupt the host",
+        with: "the IOMMU interrupts the host only for vCPUs that halt",
+        why: "a vCPU that was displaced runs again without being woken, so such an interrupt of the host is for nothing",
+        source: "KVM IRQ changes for 6.17; Linux arch/x86/kvm/svm/avic.c, b03500f03ea0",
+        ..feature("kernel-ga-log-blocking", "Interrupts of the GA log", (6, 17))
+    },
+    Row {
+        kind: Kind::Extra,
+        // Stable series took it as a condition of 87d0f901a9bd; 6.1 has that one without this.
+        stable: &[((6, 6), 130), ((6, 12), 78), ((6, 18), 19)],
+        looked_in: &[(5, 10), (6, 1), (6, 6), (6, 12), (6, 18)],
+        subject: "KVM: SVM: Limit AVIC physical max index based on configured max_vcpu_ids",
+        without: "AVIC scans its whole table of APIC IDs for each IPI to all vCPUs",
+        with: "AVIC scans as much of its table of APIC IDs as the VMM says that the VM needs",
+        why: "IPIs to all vCPUs are faster in small VMs if the VMM sets KVM_CAP_MAX_VCPU_ID",
+        source: "Linux arch/x86/kvm/svm/avic.c, 574ef752d4ae (6.19)",
+        ..feature("kernel-avic-table-size", "Size of AVIC's table", (6, 19))
+    },
+    Row {
+        kind: Kind::Extra,
+        isa: None,
+        subject: "KVM: Enable halt polling shrink parameter by default",
+        without: "the time for which KVM polls falls to zero at once when polling was in vain",
+        with: "the time for which KVM polls is halved when polling was in vain (halt_poll_ns_shrink=2)",
+        why: "wake-ups that come a little later are then caught by polling, which costs CPU time and saves latency",
+        source: "KVM generic changes for 6.11; Linux virt/kvm/kvm_main.c, aeb1b22a3ac8",
+        ..feature("kernel-halt-polling-shrink", "Shrinking of halt polling", (6, 11))
+    },
+    Row {
         kind: Kind::Bug,
         from: (5, 6),
         last_bad_candidate: Some(3),
@@ -276,14 +323,15 @@ pub const ROWS: &[Row] = &[
         stable: &[((6, 1), 167), ((6, 6), 130), ((6, 12), 78), ((6, 18), 19), ((6, 19), 9)],
         without: "writes of CR8 can stay intercepted while AVIC is active; each is then a write_cr8 exit",
         with: "writes of CR8 are not intercepted while AVIC is active",
-        why: "a guest that sets its task priority often, such as Windows, then exits more than without AVIC",
+        why: "a guest that sets its task priority often, such as Windows, then exits more than without AVIC; if the kernel \
+              has the fault of kernel-bug-avic-tpr too, Windows hangs",
         source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb, 87d0f901a9bd (7.0-rc4)",
         subject: "KVM: SVM: Set/clear CR8 write interception when AVIC is (de)activated",
         ..feature(CR8_INTERCEPT, "Writes of CR8 with AVIC", (7, 0))
     },
     Row {
         last_bad_candidate: Some(3),
-        stable: &[((5, 10), 253), ((6, 1), 167), ((6, 12), 78)],
+        stable: &[((5, 10), 253), ((6, 1), 167), ((6, 12), 78), ((6, 19), 9)],
         subject: "KVM: SVM: Initialize AVIC VMCB fields if AVIC is enabled with in-kernel APIC",
         without: "a vCPU that is created while AVIC is inhibited can come to use it with fields that nobody has set",
         with: "the fields for AVIC are set whenever a vCPU may come to use it",
@@ -301,7 +349,8 @@ pub const ROWS: &[Row] = &[
         ..fault("kernel-bug-avic-nested-restore", "Nested guests restored with AVIC", (5, 19), (7, 1))
     },
     Row {
-        stable: &[((6, 1), 62), ((6, 5), 8)],
+        // Debian's 6.5.8-1 has it as well, as a change of its own: the stable release with it is 6.5.9.
+        stable: &[((6, 1), 62), ((6, 5), 9)],
         subject: "KVM: SVM: always update the x2avic msr interception",
         without: "MSRs of x2APIC stay without interception after a guest resets its APIC",
         with: "resetting an APIC intercepts the MSRs of x2APIC",
@@ -340,6 +389,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         stable: &[((6, 1), 33)],
+        uek: &[UEK6_321],
         subject: "iommu/amd: Handle GALog overflows",
         without: "an overflow of the IOMMU's log of interrupts for vCPUs that do not run stops the log",
         with: "the IOMMU's log is started anew after an overflow",
@@ -354,8 +404,8 @@ pub const ROWS: &[Row] = &[
         without: "a guest that used x2APIC loses interrupt virtualization when it reboots",
         with: "a guest keeps interrupt virtualization when it reboots",
         why: "it stays inhibited (APIC_ID_MODIFIED) until the VM is started anew",
-        source: "Linux arch/x86/kvm/lapic.c, ef40757743b4 (6.2)",
-        ..fault("kernel-bug-apicv-reboot", "Reboots with x2APIC", (6, 0), (6, 2))
+        source: "Linux arch/x86/kvm/lapic.c, ef40757743b4 (6.2); of 3743c2f02517 (5.19)",
+        ..fault("kernel-bug-apicv-reboot", "Reboots with x2APIC", (5, 19), (6, 2))
     },
     Row {
         isa: Some(Isa::Vmx),
@@ -401,7 +451,239 @@ pub const ROWS: &[Row] = &[
         source: "Linux drivers/iommu/intel/irq_remapping.c, 688124cc541f, posted_vcpu (6.15); of ed1e48ea4370 (6.10)",
         ..fault("kernel-bug-posted-msi", "Posted MSIs beside posted interrupts", (6, 10), (6, 15))
     },
+    Row {
+        last_bad_candidate: Some(5),
+        stable: &[((6, 1), 183), ((6, 6), 151), ((6, 12), 103), ((6, 18), 44), ((7, 1), 8)],
+        // The record of the CVE names all series.
+        looked_in: &[],
+        subject: "KVM: SVM: Update x2APIC MSR intercepts if AVIC is inhibited while L2 is active",
+        without: "MSRs of x2APIC stay without interception if AVIC is inhibited while a nested guest runs",
+        with: "inhibiting AVIC intercepts the MSRs of x2APIC also while a nested guest runs",
+        why: "the guest then reaches the host's own APIC and can stop the host (CVE-2026-74516)",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_deactivate_vmcb, 7d3aae206663 (7.2-rc6); of 091abbf578f9 (6.0)",
+        ..fault("kernel-bug-x2avic-msr-nested", "MSRs of x2APIC under a nested guest", (6, 0), (7, 2))
+    },
+    Row {
+        last_bad_candidate: Some(5),
+        stable: &[((6, 12), 93)],
+        subject: "KVM: SVM: Flush the current TLB when transitioning from xAVIC => x2AVIC",
+        without: "the TLB keeps the APIC's page when a guest goes from xAPIC to x2APIC",
+        with: "the TLB is flushed when a guest goes from xAPIC to x2APIC",
+        why: "a guest that then uses the memory at 0xfee00000 reaches its APIC's page instead",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_activate_vmcb, a9e18aa3263f (7.1-rc6); of x2AVIC, 4d1d7942e36a (6.0)",
+        ..fault("kernel-bug-x2avic-tlb", "TLB with x2AVIC", (6, 0), (7, 1))
+    },
+    Row {
+        stable: &[((6, 1), 21)],
+        subject: "KVM: SVM: Modify AVIC GATag to support max number of 512 vCPUs",
+        without: "a device's interrupt for a halted vCPU with an APIC ID above 255 wakes another vCPU",
+        with: "a device's interrupt wakes the vCPU that it is for",
+        why: "the interrupt is late, or waits until the vCPU runs for another reason",
+        source: "Linux arch/x86/kvm/svm/avic.c, 5999715922c5 (6.3); of x2AVIC, 4d1d7942e36a (6.0)",
+        ..fault("kernel-bug-avic-ga-tag", "vCPUs above 255 in the GA log", (6, 0), (6, 3))
+    },
+    Row {
+        stable: &[((6, 1), 60), ((6, 5), 9)],
+        subject: "KVM: SVM: refresh AVIC inhibition in svm_leave_nested()",
+        without: "a vCPU that is taken out of a nested guest, as by a reset, stays without AVIC",
+        with: "a vCPU that is taken out of a nested guest gets AVIC back",
+        why: "guests that ran nested guests can hang when they reboot",
+        source: "Linux arch/x86/kvm/svm/nested.c, svm_leave_nested, 3fdc6087df3b (6.6); of f44509f849fe (5.19)",
+        ..fault("kernel-bug-avic-leave-nested", "End of a nested guest with AVIC", (5, 19), (6, 6))
+    },
+    Row {
+        stable: &[((6, 1), 60), ((6, 5), 9)],
+        subject: "KVM: SVM: add support for Invalid IPI Vector interception",
+        without: "a guest's IPI with a vector below 16 writes an error into the host's log, without a limit",
+        with: "a guest's IPI with a vector below 16 is ignored",
+        why: "a guest can fill the host's log on CPUs that report such IPIs",
+        source: "Linux arch/x86/kvm/svm/avic.c, 2dcf37abf9d3 (6.6)",
+        ..fault("kernel-bug-avic-ipi-vector", "IPIs with an invalid vector", (4, 7), (6, 6))
+    },
+    Row {
+        last_bad_candidate: Some(3),
+        stable: &[((6, 12), 26)],
+        subject: "KVM: SVM: Disable AVIC on SNP-enabled system without HvInUseWrAllowed feature",
+        without: "KVM uses AVIC on a host with SEV-SNP whose CPU forbids the host to write to a page of AVIC in use",
+        with: "KVM leaves AVIC off on a host with SEV-SNP whose CPU has no HvInUseWrAllowed",
+        why: "injecting an interrupt is then a page fault of the host (RMP violation), which stops the VM or the host",
+        source: "Linux arch/x86/kvm/svm/avic.c, d81cadbe1642 (6.13-rc4); of SEV-SNP on hosts, 216d106c7ff7 (6.9)",
+        ..fault("kernel-bug-avic-snp", "AVIC on a host with SEV-SNP", (6, 9), (6, 13))
+    },
+    Row {
+        stable: &[((5, 10), 110), ((5, 15), 33), ((5, 16), 19), ((5, 17), 2)],
+        // The record of the CVE names all series.
+        looked_in: &[],
+        subject: "KVM: SVM: fix panic on out-of-bounds guest IRQ",
+        without: "an interrupt of a device that has no route crashes the host",
+        with: "an interrupt of a device that has no route is ignored",
+        why: "a VMM that sets up the interrupts of an assigned device in another order is enough (CVE-2022-49154)",
+        source: "Linux arch/x86/kvm/svm/avic.c, a80ced6ea514 (5.18); of posting, 411b44ba80ab (4.9)",
+        ..fault("kernel-bug-avic-guest-irq", "Routes of posted interrupts", (4, 9), (5, 18))
+    },
+    Row {
+        last_bad_candidate: Some(3),
+        stable: &[((5, 15), 7)],
+        subject: "KVM: fix avic_set_running for preemptable kernels",
+        without: "AVIC can be told a CPU on which the vCPU no longer is, on a preemptible kernel",
+        with: "AVIC is told the CPU on which the vCPU is",
+        why: "interrupts for the vCPU are then signalled to the wrong CPU, and wait",
+        source: "Linux arch/x86/kvm/svm/avic.c, avic_set_running, 7cfc5c653b07 (5.16-rc4); of 8221c1370056 (4.7)",
+        ..fault("kernel-bug-avic-preemption", "AVIC on preemptible kernels", (4, 7), (5, 16))
+    },
+    Row {
+        isa: None,
+        stable: &[((5, 17), 5)],
+        subject: "KVM: x86: Pend KVM_REQ_APICV_UPDATE during vCPU creation to fix a race",
+        without: "a vCPU that is created while an inhibit begins does not hear of it",
+        with: "a new vCPU looks at the inhibits before it first runs",
+        why: "it runs with APICv or AVIC though the VM is inhibited, and the kernel warns",
+        source: "Linux arch/x86/kvm/x86.c, kvm_arch_vcpu_create, 423ecfea77dd (5.18); of 8df14af42f00 (5.6)",
+        ..fault("kernel-bug-apicv-new-vcpu", "Inhibits of a new vCPU", (5, 6), (5, 18))
+    },
+    Row {
+        isa: None,
+        stable: &[((6, 1), 119)],
+        subject: "KVM: x86: Unconditionally set irr_pending when updating APICv state",
+        without: "interrupts that a VMM restores while APICv or AVIC is inhibited stay pending until another one comes",
+        with: "interrupts that a VMM restores are delivered, inhibited or not",
+        why: "a guest can stand still after a migration",
+        source: "Linux arch/x86/kvm/lapic.c, d3ddef46f22e (6.12); of 755c2bf87860 (5.17)",
+        ..fault("kernel-bug-apicv-restored-irr", "Pending interrupts after a migration", (5, 17), (6, 12))
+    },
+    Row {
+        isa: None,
+        stable: &[((6, 1), 16)],
+        subject: "KVM: x86: Don't inhibit APICv/AVIC if xAPIC ID mismatch is due to 32-bit ID",
+        without: "a VM with APIC IDs above 255 loses interrupt virtualization",
+        with: "a VM with APIC IDs above 255 keeps interrupt virtualization",
+        why: "KVM takes the shortened ID for a changed one and inhibits it (APIC_ID_MODIFIED)",
+        source: "Linux arch/x86/kvm/lapic.c, f651a0089548 (6.3); of 3743c2f02517 (5.19)",
+        ..fault("kernel-bug-apicv-wide-ids", "VMs with APIC IDs above 255", (5, 19), (6, 3))
+    },
+    Row {
+        isa: None,
+        last_bad_candidate: Some(3),
+        stable: &[((5, 10), 237), ((5, 15), 181), ((6, 1), 136), ((6, 6), 89), ((6, 12), 26), ((6, 14), 5)],
+        // The record of the CVE names all series.
+        looked_in: &[],
+        subject: "KVM: x86: Reset IRTE to host control if *new* route isn't postable",
+        without: "an interrupt stays posted to a vCPU after its route has become one that cannot be posted",
+        with: "an interrupt goes back to the host when its route cannot be posted",
+        why: "a guest gets interrupts that are no longer its own; after the VM's end freed memory is written (CVE-2025-37885)",
+        source: "Linux arch/x86/kvm/svm/avic.c and vmx/posted_intr.c, 9bcac97dc42d (6.15-rc4); of efc644048ecd (4.4)",
+        ..fault("kernel-bug-posting-stale", "Interrupts that are no longer posted", (4, 4), (6, 15))
+    },
+    Row {
+        stable: &[((5, 10), 180), ((6, 1), 28)],
+        uek: &[UEK6_321],
+        subject: "iommu/amd: Fix \"Guest Virtual APIC Table Root Pointer\" configuration in IRTE",
+        without: "the IOMMU gets a wrong address of a vCPU's APIC when memory of the host is encrypted (SME)",
+        with: "the IOMMU gets the address of a vCPU's APIC with all its bits",
+        why: "interrupts of assigned devices do not reach the guest",
+        source: "Linux drivers/iommu/amd/amd_iommu_types.h, ccc62b827775 (6.4); of b9c6ff94e43a (5.4)",
+        ..fault("kernel-bug-avic-ga-root", "Posting with encrypted memory of the host", (5, 4), (6, 4))
+    },
+    Row {
+        stable: &[((5, 10), 183), ((6, 1), 33)],
+        subject: "iommu/amd: Don't block updates to GATag if guest mode is on",
+        without: "an interrupt of a device that a guest moves to another vCPU still wakes the old one",
+        with: "an interrupt of a device wakes the vCPU to which the guest moved it",
+        why: "the new vCPU is not woken when it halts, and the interrupt is late",
+        source: "Linux drivers/iommu/amd/iommu.c, ed8a2f4ddef2 (6.4); of b9c6ff94e43a (5.4)",
+        ..fault("kernel-bug-avic-ga-tag-update", "vCPUs of moved interrupts in the GA log", (5, 4), (6, 4))
+    },
+    Row {
+        stable: &[((5, 10), 121), ((5, 18), 3)],
+        subject: "iommu/amd: Increase timeout waiting for GA log enablement",
+        without: "the kernel waits 0.1 ms for the GA log to start, which can take 14 ms",
+        with: "the kernel waits long enough for the GA log to start",
+        why: "the kernel then warns at boot or on resume, and takes the log for one that does not run",
+        source: "Linux drivers/iommu/amd/init.c, iommu_ga_log_enable, 42bb5aa04338 (5.19); of 8bda0cfbdc1a (4.9)",
+        ..fault("kernel-bug-avic-ga-log-start", "Start of the GA log", (4, 9), (5, 19))
+    },
+    Row {
+        last_bad_candidate: Some(2),
+        stable: &[((6, 12), 114), ((6, 18), 53), ((7, 2), 7)],
+        // By the record of the CVE of September 2026, and Debian's list.
+        looked_in: &[(5, 10), (6, 1), (6, 12), (6, 18), (7, 2)],
+        subject: "iommu/amd: Do not reallocate GA log buffers on resume",
+        without: "each resume of the host takes new memory for the GA log, and loses the old",
+        with: "a resume of the host keeps the GA log's memory",
+        why: "memory is lost, and taken at a time when the kernel must not wait for it (CVE-2026-98003)",
+        source: "Linux drivers/iommu/amd/init.c, iommu_init_ga_log, 00a7dd64888d (7.3-rc3); of c5e1a1eb9279 (6.0)",
+        ..fault("kernel-bug-avic-ga-log-resume", "The GA log after a resume", (6, 0), (7, 3))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 1), 96)],
+        // The beginning was not looked up; 4.4 is older than all kernels that the tables judge.
+        subject: "KVM: x86: Always sync PIR to IRR prior to scanning I/O APIC routes",
+        without: "KVM overlooks posted interrupts when the VMM changes the I/O APIC's routes (kernel-irqchip=split)",
+        with: "KVM sees posted interrupts when the I/O APIC's routes change",
+        why: "the end of a level-triggered interrupt is lost; Windows 11 hangs if it keeps its time by the RTC",
+        source: "Linux arch/x86/kvm/x86.c, vcpu_scan_ioapic, f3ced000a2df (6.10)",
+        ..fault("kernel-bug-posted-ioapic", "Posted interrupts and the I/O APIC", (4, 4), (6, 10))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 1), 64), ((6, 5), 13)],
+        subject: "KVM: x86: Clear bit12 of ICR after APIC-write VM-exit",
+        without: "a guest that sets the busy bit of its ICR makes the kernel warn, with IPI virtualization",
+        with: "the busy bit of a guest's ICR is cleared, with IPI virtualization too",
+        why: "a guest can write into the host's log",
+        source: "Linux arch/x86/kvm/lapic.c, 629d3698f695 (6.7); of IPI virtualization (6.0)",
+        ..fault("kernel-bug-ipi-virtualization-busy", "Busy bit with IPI virtualization", (6, 0), (6, 7))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 1), 177)],
+        subject: "KVM: nVMX: Check for pending posted interrupts when looking for nested events",
+        without: "a posted interrupt does not wake a nested guest that halted",
+        with: "a posted interrupt wakes a nested guest that halted",
+        why: "the nested guest sleeps on until another event",
+        source: "Linux arch/x86/kvm/vmx/nested.c, 27c4fa42b11a (6.11); of 26844fee6ade (6.1)",
+        ..fault("kernel-bug-posted-nested-wakeup", "Wake-up of nested guests", (6, 1), (6, 11))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 12), 114), ((6, 18), 39), ((7, 1), 4)],
+        // By the record of the CVE of July 2026, and Debian's list.
+        looked_in: &[(5, 10), (6, 1), (6, 12), (6, 18), (7, 1)],
+        subject: "KVM: x86: Unconditionally recompute CR8 intercept on PPR update",
+        without: "without APICv, KVM can enter a guest with a threshold of the task priority that the CPU refuses",
+        with: "the threshold of the task priority follows the guest's",
+        why: "the entry fails and the VM stops; seen in VMs of a hypervisor without APICv that checks it, such as Hyper-V \
+              (CVE-2026-64513)",
+        source: "Linux arch/x86/kvm/lapic.c, bb365a506b1e (7.2); of eb90f3417a0c (4.11)",
+        ..fault(TPR_THRESHOLD, "Threshold of the task priority without APICv", (4, 11), (7, 2))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 12), 24)],
+        of: Some(Asked::Option("X86_POSTED_MSI")),
+        subject: "iommu/vt-d: Wire up irq_ack() to irq_move_irq() for posted MSIs",
+        without: "with intremap=posted_msi, a change of an interrupt's CPU on the host can have no effect",
+        with: "changing an interrupt's CPU on the host has an effect with intremap=posted_msi too",
+        why: "interrupts of the host's devices stay on the CPU from which they were to be kept",
+        source: "Linux drivers/iommu/intel/irq_remapping.c, 548183ea388c (6.15); of ed1e48ea4370 (6.10)",
+        ..fault("kernel-bug-posted-msi-affinity", "CPUs of posted MSIs", (6, 10), (6, 15))
+    },
+    Row {
+        isa: Some(Isa::Vmx),
+        stable: &[((6, 12), 64)],
+        of: Some(Asked::Option("X86_POSTED_MSI")),
+        subject: "x86/msi: Make irq_retrigger() functional for posted MSI",
+        without: "with intremap=posted_msi, an interrupt that is sent again is never ended",
+        with: "an interrupt that is sent again is ended with intremap=posted_msi too",
+        why: "that interrupt and all of lower priority are then lost on this CPU of the host",
+        source: "Linux arch/x86/kernel/irq.c, intel_ack_posted_msi_irq, 0edc78b82bea (6.19); of ed1e48ea4370 (6.10)",
+        ..fault("kernel-bug-posted-msi-retrigger", "Posted MSIs that are sent again", (6, 10), (6, 19))
+    },
 ];
+
+/// The rule of the fault that shows where interrupt virtualization is off.
+pub(super) const TPR_THRESHOLD: &str = "kernel-bug-tpr-threshold";
 
 /// The rule of the fault by which writes of CR8 stay intercepted.
 const CR8_INTERCEPT: &str = "kernel-bug-avic-cr8";
