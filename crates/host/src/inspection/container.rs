@@ -41,7 +41,7 @@ impl Container {
         let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
         let has = |bit: u32| effective.is_none_or(|bits| bits >> bit & 1 == 1);
         let lacks =
-            CAPABILITIES.into_iter().filter(|(_, bit, _)| !has(*bit) && !(*bit >= 38 && has(SYS_ADMIN)));
+            CAPABILITIES.into_iter().filter(|(_, bit, _)| !(has(*bit) || *bit >= 38 && has(SYS_ADMIN)));
         let is_empty = |path: &&(&'static str, &'static str)| {
             root.entries(path.0, |_| true).is_ok_and(|names| names.is_empty()) || !root.exists(path.0)
         };
