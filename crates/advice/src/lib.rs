@@ -17,4 +17,5 @@ pub use advise::{Advice, Cured, DeviceExits, Of, VmAdvice, advise};
 pub use facts::{Fact, Facts};
 pub use hot::{Hot, hot};
 pub use idle::{Audit, Source, audit};
-pub use table::{Cure, Device, Effect, Match, Suspect, Table, TableError};
+pub use seen::Match;
+pub use table::{Cure, Device, Effect, Suspect, Table, TableError};

@@ -1,10 +1,41 @@
-//! The exits of a VM: the evidence for and against cures.
+//! The marks of devices, and the exits of a VM that bear them: the evidence for and against cures.
 
 use std::collections::BTreeSet;
 
 use exits::{Access, ExitReason, VcpuExits};
+use serde::Deserialize;
 
-use crate::Match;
+/// The marks of a device's exits. Ranges hold both ends.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Match {
+    /// I/O ports.
+    Ports([u16; 2]),
+    /// Guest physical addresses.
+    Addresses([u64; 2]),
+    /// Numbers of MSRs.
+    Msrs([u32; 2]),
+    /// Reasons by the kernel's names, as far as no access explains their exits.
+    Reasons(Vec<String>),
+}
+
+impl Match {
+    pub(crate) fn has_access(&self, access: Access) -> bool {
+        fn within<T: PartialOrd>([first, last]: &[T; 2], value: &T) -> bool {
+            first <= value && value <= last
+        }
+        match (self, access) {
+            (Self::Ports(range), Access::Port { port, .. }) => within(range, &port),
+            (Self::Addresses(range), Access::Mmio { address, .. }) => within(range, &address),
+            (Self::Msrs(range), Access::Msr { number, .. }) => within(range, &number),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_reason(&self, name: &str) -> bool {
+        matches!(self, Self::Reasons(names) if names.iter().any(|one| one == name))
+    }
+}
 
 /// Reasons and accesses of all vCPUs of a VM, each once.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use exits::{Access, ExitReason};
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
-use crate::seen::Seen;
+use crate::seen::{Match, Seen};
 use crate::{Action, Fact, Facts};
 
 /// The files, by name.
@@ -29,38 +29,6 @@ pub struct TableError {
     /// Where, and what was expected.
     #[source]
     pub source: Box<toml::de::Error>,
-}
-
-/// The marks of a device's exits. Ranges hold both ends.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Match {
-    /// I/O ports.
-    Ports([u16; 2]),
-    /// Guest physical addresses.
-    Addresses([u64; 2]),
-    /// Numbers of MSRs.
-    Msrs([u32; 2]),
-    /// Reasons by the kernel's names, as far as no access explains their exits.
-    Reasons(Vec<String>),
-}
-
-impl Match {
-    pub(crate) fn has_access(&self, access: Access) -> bool {
-        fn within<T: PartialOrd>([first, last]: &[T; 2], value: &T) -> bool {
-            first <= value && value <= last
-        }
-        match (self, access) {
-            (Self::Ports(range), Access::Port { port, .. }) => within(range, &port),
-            (Self::Addresses(range), Access::Mmio { address, .. }) => within(range, &address),
-            (Self::Msrs(range), Access::Msr { number, .. }) => within(range, &number),
-            _ => false,
-        }
-    }
-
-    pub(crate) fn has_reason(&self, name: &str) -> bool {
-        matches!(self, Self::Reasons(names) if names.iter().any(|one| one == name))
-    }
 }
 
 /// The effect of a cure on the exits of its device; the most thorough first.

@@ -1,7 +1,7 @@
 //! Findings of rules.
 
-use crate::managed::Managed;
 use domain::DefinitionChange;
+use host::vms::Manager;
 use serde::{Deserialize, Serialize};
 
 /// The result of a check.
@@ -40,6 +40,19 @@ pub enum Fix {
     Advice(String),
     /// The setting that the user of the program that made the VM changes there; it stands for the definition's changes.
     Managed(Managed),
+}
+
+/// A fix in the words of the program that made the VM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Managed {
+    /// The program.
+    pub manager: Manager,
+    /// The setting that its user changes, in its syntax.
+    pub changes: Vec<String>,
+    /// The reason why there is no setting there, and the step to take instead.
+    pub without: Vec<String>,
+    /// The sources.
+    pub sources: Vec<String>,
 }
 
 /// A finding of a rule.

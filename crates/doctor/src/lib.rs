@@ -11,8 +11,7 @@ mod section;
 mod verdict;
 
 pub use examination::{Conclusion, Examination, HostState, VmSide, examine, node_features};
-pub use finding::{Evidence, Finding, Fix, State};
-pub use managed::Managed;
+pub use finding::{Evidence, Finding, Fix, Managed, State};
 pub use section::{Section, Tally, not_judged};
 
 /// The date of the rules: of the last change to those for hosts and definitions here, to the kernels' tables below them,

@@ -5,24 +5,10 @@ mod table;
 
 pub use table::{ROWS, Row, Setting, Words};
 
-use crate::{Finding, Fix};
+use crate::{Finding, Fix, Managed};
 use domain::{CpuModel, Definition, DefinitionChange, DeviceKind, FeatureState};
 use exits::{CurePlace, InhibitReason};
 use host::vms::{Management, Manager};
-use serde::{Deserialize, Serialize};
-
-/// A fix in the words of the program that made the VM.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Managed {
-    /// The program.
-    pub manager: Manager,
-    /// The setting that its user changes, in its syntax.
-    pub changes: Vec<String>,
-    /// The reason why there is no setting there, and the step to take instead.
-    pub without: Vec<String>,
-    /// The sources.
-    pub sources: Vec<String>,
-}
 
 /// Tests whether a program has words of its own: those of QEMU and libvirt are the forms of definitions.
 #[must_use]

@@ -13,7 +13,6 @@ mod drives;
 mod edit;
 mod implied;
 mod items;
-mod json;
 mod machine;
 mod models;
 mod networks;

@@ -4,13 +4,14 @@ mod arguments;
 mod config;
 mod container;
 mod interrupt;
-pub(crate) mod iommu;
+mod iommu;
 mod kernel;
 mod kernel_types;
 mod kvm_device;
 mod log;
 mod modprobe;
 mod place;
+pub mod posting;
 mod processor;
 mod running;
 mod topology;
@@ -19,6 +20,9 @@ mod xen;
 
 use crate::{Error, Fingerprint, Root};
 
+pub use crate::root::LogLine;
+pub use crate::xen_control::XenInfo;
+pub use crate::xen_domains::{XenDomain, XenGuestType};
 pub use arguments::{Argument, Arguments};
 pub use config::{KernelConfig, OptionState};
 pub use container::Container;
@@ -27,7 +31,7 @@ pub use iommu::{AcpiTables, AmdFeatures, IntelCapabilities, IommuRegisters, Iomm
 pub use kernel::{BuiltIn, Distribution, Kernel};
 pub use kernel_types::{KernelTypes, TypeQuestion};
 pub use kvm_device::KvmDevice;
-pub use log::{KernelLog, LogLine};
+pub use log::KernelLog;
 pub use modprobe::ModprobeLine;
 pub use place::{Occupant, Placement};
 pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
@@ -35,7 +39,7 @@ pub use running::{LibvirtDomain, Role, Running, RunningVm, ThreadPlace};
 pub use topology::{Idle, Node, Topology};
 pub use vmx::VmxFeatures;
 pub(crate) use xen::addresses as xen_addresses;
-pub use xen::{Xen, XenDomain, XenFrequency, XenGuestType, XenInfo, XenLog, XenPool, XenVcpu};
+pub use xen::{Xen, XenFrequency, XenLog, XenPool, XenVcpu};
 
 /// A host, inspected once.
 ///

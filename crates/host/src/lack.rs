@@ -1,8 +1,5 @@
 //! The reason why a CPU does not deliver guest interrupts, and what to do: one text for all commands.
 
-use crate::inspection::{Processor, VmxFeatures};
-use exits::Isa;
-
 /// A CPU feature that APICv or AVIC requires and the CPU lacks, and the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lack {
@@ -22,7 +19,7 @@ pub(crate) const APICV_PARTS: [(&str, &str); 4] = [
 ];
 
 impl Lack {
-    fn new(why: impl Into<String>, next: impl Into<String>) -> Self {
+    pub(crate) fn new(why: impl Into<String>, next: impl Into<String>) -> Self {
         Self { why: why.into(), next: next.into() }
     }
 
@@ -54,37 +51,13 @@ impl Lack {
             "use another CPU: Xeons since Ivy Bridge-EP have APICv, client CPUs of that time may not",
         )
     }
-
-    /// From all facts of a processor. `None` if nothing is missing, or if that is uncertain.
-    #[must_use]
-    pub fn of(processor: &Processor, isa: Isa) -> Option<Self> {
-        let below = matches!(processor.hypervisor.get(), Some(Some(_)));
-        if isa == Isa::Svm {
-            let flag = processor.flags.get().map(|flags| flags.contains("avic"));
-            return match (processor.svm.get().map(|svm| svm.avic), flag) {
-                (Some(true), Some(false)) => Some(Self::new(
-                    "CPUID offers AVIC and the kernel does not list it",
-                    "look for clearcpuid= among the kernel's arguments",
-                )),
-                (Some(false), _) | (None, Some(false)) => Some(Self::of_avic(below)),
-                _ => None,
-            };
-        }
-        let vmx = processor.vmx.get()?;
-        (vmx.apicv() == Some(false)).then(|| Self::of_apicv(&lacking(vmx), below))
-    }
-}
-
-fn lacking(vmx: &VmxFeatures) -> Vec<&'static str> {
-    let found = [vmx.tpr_shadow, vmx.apic_registers, vmx.interrupt_delivery, vmx.posted_interrupts];
-    let parts = found.into_iter().zip(APICV_PARTS);
-    parts.filter(|(has, _)| *has == Some(false)).map(|(_, (_, name))| name).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Cpu, Inspection, InterruptVirtualization, Root};
+    use exits::Isa;
 
     /// From the inspection, and from the flags alone.
     fn both(cpuinfo: &str, isa: Isa) -> [Option<Lack>; 2] {
@@ -95,7 +68,7 @@ mod tests {
         let inspection = Inspection::read(&root).unwrap();
         let cpu = Cpu::parse(cpuinfo).unwrap();
         let by_flags = InterruptVirtualization::read(&root, &cpu).and_then(|found| found.lack());
-        [Lack::of(&inspection.processor, isa), by_flags]
+        [inspection.processor.lack(isa), by_flags]
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 pub(crate) use cpuid::{HYPERVISOR, hypervisor_name};
+pub use message::LogLine;
 pub use tree::Ownership;
 pub(crate) use tree::{Kind, Node, Tree};
 

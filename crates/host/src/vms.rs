@@ -27,9 +27,9 @@ pub use device::AssignedDevice;
 pub use manager::{Management, Manager};
 pub use monitor::{Monitor, MonitorUse};
 pub use name::Vmm;
+pub use process::NamedThread;
 pub use selection::{NoSuchVm, WantedVm};
 pub use spent::{Spent, ThreadReading, Work};
-pub use thread::NamedThread;
 pub use vcpu::Vcpu;
 
 /// The VMs of a host, by process.

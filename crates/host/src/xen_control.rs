@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use exits::Isa;
 
-use crate::inspection::{XenDomain, XenInfo};
+use crate::xen_domains::XenDomain;
 use crate::{Cpu, Fact, Root};
 
 /// Xen, seen from its control domain.
@@ -54,6 +54,29 @@ impl XenControl {
     pub fn domain_names(root: &Root) -> BTreeMap<u32, String> {
         let domains = Self::domains(root).value.unwrap_or_default();
         domains.into_iter().map(|domain| (domain.id, domain.name)).collect()
+    }
+}
+
+/// The output of `xl info`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct XenInfo {
+    /// All fields by name: `xen_version`, `virt_caps`, `xen_commandline`, `xen_scheduler`, `nr_cpus`, ...
+    pub fields: BTreeMap<String, String>,
+}
+
+impl XenInfo {
+    pub(crate) fn parse(text: &str) -> Self {
+        let field = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        Self { fields: text.lines().filter_map(field).collect() }
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
     }
 }
 

@@ -20,8 +20,8 @@ pub use model::{
     Activity, Away, Event, Frame, FrameNumber, Head, Losses, Measured, Part, Recording, Space, Stack,
 };
 pub use object_symbols::ObjectSymbols;
-pub use reading::{FORMAT, ReadError, Reading, is_recording, read};
+pub use reading::{ReadError, Reading, is_recording, read};
 pub use summary::{Moment, ReasonRow, Selection, Summary, SymbolRow};
 pub use symbols::Symbols;
 pub use tree::{Node, NodeName, Weight, tree};
-pub use writing::write;
+pub use writing::{FORMAT, write};

@@ -2,11 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::writing::{HeadLine, Line};
+use crate::writing::{FORMAT, HeadLine, Line};
 use crate::{FrameNumber, Measured, Recording, Stack};
-
-/// The number of the format. Within it fields are added, never changed.
-pub const FORMAT: u32 = 1;
 
 /// The head of a recording.
 const BEGINNING: &[u8] = b"{\"exitless_hot_spots\":";

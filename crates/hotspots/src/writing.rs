@@ -6,8 +6,10 @@ use std::io::{self, Write};
 use exits::ExitReason;
 use serde::{Deserialize, Serialize};
 
-use crate::reading::FORMAT;
 use crate::{Activity, Away, Frame, FrameNumber, Head, Losses, Recording, Stack};
+
+/// The number of the format. Within it fields are added, never changed.
+pub const FORMAT: u32 = 1;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]

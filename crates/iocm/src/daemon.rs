@@ -4,6 +4,7 @@ mod bound;
 mod figures;
 mod loads;
 
+use crate::accounts::AccountError;
 use crate::config::{Arrangement, Config, ConfigError, DeviceConfig};
 
 use crate::device::block::StorageError;
@@ -12,7 +13,6 @@ use crate::device::net::switch::Switches;
 use crate::endpoint::{BoundEndpoint, Endpoint, EndpointError};
 use crate::inherited::Inheritance;
 use crate::pool::{Pool, PoolError};
-use crate::safety::AccountError;
 use crate::worker::WorkerError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

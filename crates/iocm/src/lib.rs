@@ -1,5 +1,6 @@
 //! Shared I/O workers that serve the virtio devices of many VMs over vhost-user.
 
+pub mod accounts;
 mod clock;
 pub mod config;
 pub mod control;

@@ -1,10 +1,11 @@
 //! The daemon as a process, in the order that its privileges require: open files, drop privileges, serve.
 
+use crate::accounts::group_of;
 use crate::config::{Config, DeviceConfig};
 use crate::control::{Access, ControlEndpoints, ControlServer, EndpointsError};
 use crate::daemon::{BoundDevices, Daemon, DaemonError};
 use crate::inherited::{Inheritance, InheritedSocket};
-use crate::safety::{Safety, SafetyError, group_of};
+use crate::safety::{Safety, SafetyError};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 

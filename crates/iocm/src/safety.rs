@@ -3,15 +3,13 @@
 //! One thread does this before it starts others, because the kernel keeps users, capabilities and filters per thread:
 //! new threads inherit those of the thread that starts them.
 
-mod accounts;
 mod filter;
 
+use crate::accounts::{Account, AccountError, user_of};
 use crate::config::{SafetyConfig, Seccomp};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
-
-pub use accounts::{Account, AccountError, group_of, user_of};
 
 /// A failure to drop privileges.
 #[derive(Debug, thiserror::Error)]

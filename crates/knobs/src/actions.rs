@@ -1,5 +1,6 @@
 //! The changes that take more than writing a file: modules, programs, threads.
 
+use crate::change::numbers;
 use crate::{Error, Parameters};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Pid;
@@ -127,34 +128,9 @@ fn last_of(said: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The numbers of a list as the kernel writes it (`0-3,6`); `None` for what is none.
-pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for range in list.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // A range that comes again and again is a short text and a long list.
-        if first > last || last >= CpuSet::MAX_CPU || cpus.len() + (last - first) >= CpuSet::MAX_CPU {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(numbers("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
-        for bad in ["", "3-1", "a", "0,", "0-99999999999", "4294967295"] {
-            assert_eq!(numbers(bad), None, "{bad}");
-        }
-        assert_eq!(numbers("0-1023").map(|cpus| cpus.len()), Some(1024));
-        assert_eq!(numbers(&["0-1023"; 1000].join(",")), None);
-    }
 
     #[test]
     fn a_threads_cpus_are_read_and_given_back() {

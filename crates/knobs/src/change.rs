@@ -1,6 +1,7 @@
 //! The changes that can be made, and what is kept of each so that it can be undone.
 
 use crate::{Content, program};
+use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -106,7 +107,7 @@ impl Change {
                     false => Err(format!("`{}` is no program that exitless runs", words.join(" "))),
                 })
             }
-            Self::Affinity { tid, cpus, .. } => match (*tid > 0, crate::actions::numbers(cpus)) {
+            Self::Affinity { tid, cpus, .. } => match (*tid > 0, numbers(cpus)) {
                 (true, Some(_)) => Ok(()),
                 _ => Err(format!("`{cpus}` is no list of CPUs, or {tid} no thread")),
             },
@@ -139,6 +140,21 @@ pub(crate) fn check_parameters(parameters: &Parameters) -> Result<(), String> {
         None => Ok(()),
         Some(name) => Err(format!("`{name}` is no name of a module's parameter")),
     }
+}
+
+/// The numbers of a list as the kernel writes it (`0-3,6`); `None` for what is none.
+pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        // A range that comes again and again is a short text and a long list.
+        if first > last || last >= CpuSet::MAX_CPU || cpus.len() + (last - first) >= CpuSet::MAX_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
 }
 
 /// A file as it was.
@@ -200,4 +216,19 @@ pub enum After {
     },
     /// Of the other changes, which are as they were asked for.
     AsAsked,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(numbers("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
+        for bad in ["", "3-1", "a", "0,", "0-99999999999", "4294967295"] {
+            assert_eq!(numbers(bad), None, "{bad}");
+        }
+        assert_eq!(numbers("0-1023").map(|cpus| cpus.len()), Some(1024));
+        assert_eq!(numbers(&["0-1023"; 1000].join(",")), None);
+    }
 }

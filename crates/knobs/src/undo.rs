@@ -1,6 +1,6 @@
 //! Undoing one change.
 
-use crate::actions::numbers;
+use crate::change::numbers;
 use crate::error::Error;
 use crate::{
     Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,

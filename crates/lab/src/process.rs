@@ -12,9 +12,17 @@ use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
 use crate::frames::{Decoder, Frame};
 use crate::input::Input;
-use crate::machine::PowerOn;
 use crate::namespaces;
 use crate::packages::last_lines;
+use crate::tools::Invocation;
+
+/// A machine's command, and the file of its console.
+#[derive(Debug)]
+pub(crate) struct PowerOn {
+    pub(crate) invocation: Invocation,
+    pub(crate) console: PathBuf,
+    pub(crate) log: Option<PathBuf>,
+}
 
 /// A running emulator. Dropping it kills the emulator; if this program is killed, the kernel kills the
 /// emulator.
@@ -192,7 +200,7 @@ fn text(path: &Path) -> String {
 /// A program that runs in place of an emulator.
 #[cfg(test)]
 pub(crate) fn started(folder: &Path, program: &str, arguments: &[&str]) -> Process {
-    let mut invocation = crate::tools::Invocation::of_host(program);
+    let mut invocation = Invocation::of_host(program);
     invocation.args(arguments);
     let power_on = PowerOn { invocation, console: folder.join("console"), log: None };
     Process::start(&power_on, folder).unwrap()

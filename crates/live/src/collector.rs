@@ -8,6 +8,7 @@ pub(crate) mod profiler;
 pub(crate) mod programs;
 mod records;
 pub(crate) mod refusal;
+mod scheduler;
 mod vcpus;
 pub(crate) mod waiting;
 

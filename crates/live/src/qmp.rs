@@ -125,6 +125,29 @@ impl Monitor {
         Ok(monitor)
     }
 
+    /// Connects to a socket of the process. Looks for it in the process's own file system, which may be a container's, and
+    /// then in ours, for that of others is open to root only.
+    pub(crate) fn of_process(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Self, QmpError> {
+        let process = root.join(format!("proc/{pid}"));
+        // Finding the socket can take as long as the process likes: the path leads through its own file systems.
+        let connect = |socket: PathBuf| {
+            let connected = files::look_at_files(&process, move || Self::connect(&socket, timeout));
+            connected.unwrap_or_else(|source| {
+                let next = "its process blocks inspection";
+                Err(QmpError::Connect { path: process.clone(), next, source })
+            })
+        };
+        let Some(absolute) = path.strip_prefix('/') else {
+            return connect(process.join("cwd").join(path));
+        };
+        let within = connect(process.join("root").join(absolute));
+        let Err(QmpError::Connect { .. }) = within else { return within };
+        match Self::connect(&root.join(absolute), timeout) {
+            Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::NotFound => within,
+            other => other,
+        }
+    }
+
     /// QEMU's version by its greeting, such as `10.0.13`.
     #[must_use]
     pub fn version(&self) -> &str {

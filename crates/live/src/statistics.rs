@@ -32,7 +32,6 @@ use std::fmt;
 use std::time::Instant;
 
 pub use change::StatisticsChange;
-pub(crate) use query::connect as connect_within;
 pub use source::StatisticsSource;
 
 /// Counters that only grow, by the kernel's names (`exits`, `io_exits`, `halt_exits`, ...;

@@ -86,6 +86,18 @@ impl Tracefs {
     }
 }
 
+/// The offset of a number in an event of a subsystem, which must have this size.
+pub(crate) fn offset(
+    format: &EventFormat,
+    system: &str,
+    field: &'static str,
+    size: usize,
+) -> Result<u32, Error> {
+    let unusable = || Error::Field { event: format!("{system}:{}", format.name), field };
+    let found = format.field(field).filter(|found| found.size == size && !found.array && !found.located);
+    u32::try_from(found.ok_or_else(unusable)?.offset).map_err(|_| unusable())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

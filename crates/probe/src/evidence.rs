@@ -1,15 +1,13 @@
-//! Whether an arm is what it claims to be, told by KVM's own counters.
+//! The evidence for an arm: KVM's own counters.
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
-use crate::inhibit;
-use crate::measure::Measure;
-use crate::run::{ApicMode, Arm, Run};
-use crate::vm::MicroVm;
+use crate::run::{Arm, Run};
 
-const WARM_UP: u32 = 16;
-const SAMPLES: u32 = 256;
+/// The iterations of such a run before its first sample.
+pub(crate) const WARM_UP: u32 = 16;
+/// Its samples.
+pub(crate) const SAMPLES: u32 = 256;
 /// Virtualized interrupts leave no exits but the host's own interrupts.
 const MOST_WHEN_ON: f64 = 0.1;
 /// Not virtualized, the EOI exits each time, and mostly the self-IPI before it too.
@@ -46,22 +44,8 @@ pub struct ArmEvidence {
     pub note: String,
 }
 
-impl MicroVm {
-    /// Sends interrupts to vCPU 0 from itself, in the arm of the moment, and counts exits.
-    pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
-        let run = self.run(Measure::Eoi, WARM_UP, SAMPLES, None)?;
-        let evidence = judge(&run, self.is_hybrid(), self.no_statistics.as_deref());
-        self.evidence = Some(evidence.clone());
-        Ok(evidence)
-    }
-
-    /// Whether AVIC delivers this VM's interrupts while accesses to its local APIC exit.
-    pub(crate) fn is_hybrid(&self) -> bool {
-        self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs)
-    }
-}
-
-fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
+/// Compares the exits of a run of [`Measure::Eoi`](crate::measure::Measure::Eoi) with those that its arm is to have.
+pub(crate) fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
     let interrupts = run.warm_up + SAMPLES;
     let exits = run.statistics.get("exits").copied();
     let rate = exits.map(|exits| exits as f64 / f64::from(interrupts));
@@ -105,6 +89,7 @@ fn judge(run: &Run, hybrid: bool, no_statistics: Option<&str>) -> ArmEvidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::Measure;
 
     fn run(arm: Arm, exits: Option<u64>) -> Run {
         Run {

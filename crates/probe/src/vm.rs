@@ -9,12 +9,13 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::config::Config;
 use crate::create;
 use crate::error::Error;
-use crate::evidence::{Agreement, ArmEvidence};
+use crate::evidence::{self, Agreement, ArmEvidence};
 use crate::inhibit::{self, Arms, InhibitMechanism};
 use crate::layout;
+use crate::measure::Measure;
 use crate::memory::{Memory, SelfIpi};
 use crate::parked::Parked;
-use crate::run::Arm;
+use crate::run::{ApicMode, Arm};
 use crate::statistics;
 use crate::threads;
 use crate::vcpu::{Report, Vcpu};
@@ -198,6 +199,19 @@ impl MicroVm {
     /// Why runs have no statistics; `None` when they have.
     pub fn statistics_available(&self) -> Option<&str> {
         self.no_statistics.as_deref()
+    }
+
+    /// Sends interrupts to vCPU 0 from itself, in the arm of the moment, and counts exits.
+    pub fn verify_arm(&mut self) -> Result<ArmEvidence, Error> {
+        let run = self.run(Measure::Eoi, evidence::WARM_UP, evidence::SAMPLES, None)?;
+        let evidence = evidence::judge(&run, self.is_hybrid(), self.no_statistics.as_deref());
+        self.evidence = Some(evidence.clone());
+        Ok(evidence)
+    }
+
+    /// Tests whether AVIC delivers this VM's interrupts while accesses to its local APIC exit.
+    fn is_hybrid(&self) -> bool {
+        self.config.apic == ApicMode::X2apic && inhibit::x2apic_is_hybrid(&self.config.sysfs)
     }
 
     /// The result of the last [`Self::verify_arm`] since the last [`Self::switch`].

@@ -42,9 +42,6 @@ use crate::{Interval, mean, percent, poisson};
 /// Fewer blocks (or, without blocks, repeats of a side) than these give a change without an interval.
 pub const MINIMUM_REPEATS: usize = 3;
 
-/// A p value below this is taken for a difference.
-pub const LEVEL: f64 = 0.05;
-
 /// The figure by which two are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -92,7 +89,7 @@ pub enum Test {
     /// The arms' names dealt again, within blocks where there are blocks. It assumes no shape of the noise.
     Permutation,
     /// Student's t (Welch's without blocks), where so few repeats have too few dealings for a p value below
-    /// [`LEVEL`]. It takes the noise for normal.
+    /// [`LEVEL`](crate::LEVEL). It takes the noise for normal.
     Student,
     /// The exact one of Poisson counts, where events are so few that it is less sure than the others.
     Counts,

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::LEVEL;
 
 fn near(found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() < tolerance, "{found} instead of {expected}");

@@ -35,10 +35,11 @@ mod quantile;
 mod share;
 pub mod student;
 
-pub use contrast::{Contrast, LEVEL, MINIMUM_REPEATS, Scale, Test};
+pub use contrast::{Contrast, MINIMUM_REPEATS, Scale, Test};
 pub use holm::holm;
 pub use interval::{CONFIDENCE, Estimate, Interval, TAIL, percent};
 pub use outlier::{Outliers, half_shift, outliers};
+pub use permutation::LEVEL;
 pub use quantile::{Sample, Summary, median, quantile};
 pub use share::share;
 pub use student::mean;

@@ -9,7 +9,8 @@
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use crate::LEVEL;
+/// A p value below this is taken for a difference.
+pub const LEVEL: f64 = 0.05;
 
 /// Up to this many dealings all are tried; above, this many are drawn at random.
 pub const DEALINGS: u64 = 20_000;

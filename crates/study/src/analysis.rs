@@ -17,6 +17,7 @@ mod verdict;
 mod warning;
 mod wording;
 
+pub use crate::workload::exits_of_which_work;
 pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
 };
@@ -28,9 +29,8 @@ pub use fingerprints::{ArmFact, Unlike};
 pub use gates::Gates;
 pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
-pub(crate) use values::{of_work, work};
 pub use warning::Warning;
-pub use wording::{accessed, counted_reason, exit_reason, exits_of_which_work, metric_in_words};
+pub use wording::{accessed, counted_reason, exit_reason, metric_in_words};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -23,9 +23,6 @@ use super::{Metric, Plan};
 /// Format version of the result.
 pub const STUDY_FORMAT: u32 = 1;
 
-/// The profile of VM exits among the files of a run.
-pub(super) const PROFILE: &str = "exits.json";
-
 /// The most characters of the arm's name in a folder's name.
 const LONGEST_ARM: usize = 100;
 

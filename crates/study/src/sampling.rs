@@ -29,6 +29,9 @@ pub use sampler::{HostSamples, Sampler};
 #[cfg(test)]
 pub(crate) use sampler::tests::GUEST as FAKE_GUEST;
 
+/// The profile of VM exits among the files of a run.
+pub(crate) const PROFILE: &str = "exits.json";
+
 /// A guest whose threads are sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampledGuest {

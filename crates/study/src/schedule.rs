@@ -5,7 +5,7 @@
 
 mod enough;
 
-pub use enough::{Enough, LEAST_FOR_WIDTH, enough};
+pub use enough::{Enough, enough};
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng as _, SeedableRng as _};

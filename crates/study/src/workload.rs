@@ -3,6 +3,7 @@
 mod adapter;
 mod command;
 mod description;
+mod exits_of_work;
 mod fio;
 mod http;
 mod iozone;
@@ -23,6 +24,8 @@ use std::time::Duration;
 
 pub use command::{Command, CommandMetric};
 pub use description::MetricDescription;
+pub use exits_of_work::exits_of_which_work;
+pub(crate) use exits_of_work::{of_work, work};
 pub use fio::{Fio, FioPattern};
 pub use guests::Output;
 pub use http::{Client, Generator, Http, HttpServer};

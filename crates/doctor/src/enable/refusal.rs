@@ -17,7 +17,7 @@ pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<
     if target.arm == Arm::Off {
         return found;
     }
-    let lack = kvm::isa_of(target.module).and_then(|isa| Lack::of(&inspection.processor, isa));
+    let lack = kvm::isa_of(target.module).and_then(|isa| inspection.processor.lack(isa));
     let believed = target.loaded && target.switch().now.as_deref().and_then(switch) == Some(true);
     match lack {
         Some(Lack { why, .. }) if believed => {

@@ -177,7 +177,7 @@ fn avic(subject: &Subject<'_>) -> Option<Verdict> {
     if svm.avic {
         return Some(Verdict::pass("the CPU has AVIC").resting_on(fact));
     }
-    Lack::of(&subject.host.processor, Isa::Svm).map(|lack| lacking(lack).resting_on(fact))
+    subject.host.processor.lack(Isa::Svm).map(|lack| lacking(lack).resting_on(fact))
 }
 
 fn lacking(lack: Lack) -> Verdict {
@@ -215,7 +215,7 @@ fn apicv(subject: &Subject<'_>) -> Option<Verdict> {
             };
             Verdict::pass(format!("the CPU has all of APICv{ipis}")).resting_on(fact)
         }
-        Some(false) => lacking(Lack::of(&subject.host.processor, Isa::Vmx)?).resting_on(fact),
+        Some(false) => lacking(subject.host.processor.lack(Isa::Vmx)?).resting_on(fact),
         None => {
             Verdict::skip("neither the MSRs nor the vmx flags show all parts; run as root").resting_on(fact)
         }

@@ -6,7 +6,6 @@ use super::vm_side::VmSide;
 use crate::{Fix, managed};
 use conclusions::activation::{DeviceDelivery, Doubt, IpiVirtualization, Mode, NoIpiVirtualization, Status};
 use exits::{CurePlace, InhibitReason, counted};
-use host::Lack;
 use host::inspection::{Role, RunningVm};
 
 /// The finding about a VM's definition as a whole; its children are those of other rules.
@@ -119,7 +118,7 @@ fn mode(mode: Option<Mode>) -> &'static str {
 }
 
 fn cures(verdict: Verdict, subject: &Subject<'_>, side: &VmSide, running: &RunningVm) -> Verdict {
-    let lack = subject.isa.and_then(|isa| Lack::of(&subject.host.processor, isa));
+    let lack = subject.isa.and_then(|isa| subject.host.processor.lack(isa));
     // What the owner of the VM can write down goes first, in the form that it is written in.
     let manager = running.vm.management.manager;
     let other = if running.libvirt.is_some() { CurePlace::Qemu } else { CurePlace::Libvirt };

@@ -1,6 +1,7 @@
 //! The properties in an option's argument: `value,key=value,...` or JSON, each with its place in the argument.
 
-use super::json;
+pub(super) mod json;
+
 use std::ops::Range;
 
 /// A property.

@@ -18,7 +18,7 @@ use live::{Collector, Profiler, Sampling, Watch};
 use report::advice::AdviceView;
 use traces::Recordings;
 
-use super::profile::{kept::read_kept, sampled};
+use super::profile::{kept, sampled};
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code};
 use super::vm::subject::Subject;
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    let kept = given.map(|file| check_file(file).map_err(Into::into).and_then(|()| read_kept(file)));
+    let kept = given.map(|file| check_file(file).map_err(Into::into).and_then(|()| kept::read(file)));
     let kept = kept.transpose()?;
     let Observed { recordings, facts, threads, hot } = match arguments.files.is_empty() {
         true => watched(arguments)?,

@@ -6,6 +6,7 @@ pub(super) mod given;
 mod lab_target;
 pub(super) mod report;
 pub(super) mod run;
+pub(super) mod runs;
 mod serve_runs;
 mod suite;
 mod words;
@@ -14,6 +15,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+/// The name of a result's page in its folder.
+pub(super) const PAGE: &str = "report.html";
 /// The arguments with which this program is started on the machine that makes the runs.
 const SERVE: [&str; 2] = ["experiment", "serve-runs"];
 

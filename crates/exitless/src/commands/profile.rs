@@ -17,12 +17,19 @@ use files::Replacement;
 use hotspots::{Event, Recording, Selection, Summary, Weight, folded, tree};
 use report::hot_spots::HotSpotsView;
 
-use self::kept::Hot;
 use super::quantity;
 use super::recordings::check_file;
 use super::watching::WatchArguments;
 use crate::status::Usage;
 use crate::{console, status};
+
+/// Hot spots, and their source.
+#[derive(Debug)]
+pub(in crate::commands) struct Hot {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) recording: Recording,
+    pub(in crate::commands) is_damaged: bool,
+}
 
 /// Arguments of `profile`.
 #[derive(Debug, Args)]
@@ -114,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(file) => {
             check_file(file)?;
             // Read before outputs are opened, because one of them may be the same file under another name.
-            (kept::read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
+            (read(file, arguments.guest_symbols.as_deref())?, Outputs::create(arguments)?)
         }
         None => {
             // Opens the outputs before sampling, so that errors are found early.
@@ -126,6 +133,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     outputs.write(&hot.recording, &selection, arguments)?;
     print(&hot, &selection, arguments)?;
     Ok(ExitCode::from(if hot.is_damaged { status::DAMAGED } else { 0 }))
+}
+
+/// Reads a file of `--output`, or the guest's code from a recording of exits.
+fn read(file: &Path, guest_symbols: Option<&Path>) -> anyhow::Result<Hot> {
+    if kept::is_kept(file) { kept::read(file) } else { guests_code::read(file, guest_symbols) }
 }
 
 fn selection(arguments: &Arguments, recording: &Recording) -> Result<Selection, Usage> {

@@ -12,16 +12,16 @@ use guests::GuestPlan;
 use study::analysis::analyse;
 use study::engine::Conclusion;
 use study::plan::Plan;
-use study::store::Store;
 use study::target::Target;
 use study::tuning::{
     Measured, Measuring, Ruling, SHIPPED_TUNING, Seen, ShippedTuning, TunedDefinition, Tuning, TuningFolder,
     TuningPlan, carried, preview, recorded, runs, tune,
 };
 
+use super::experiment::PAGE;
 use super::experiment::given::Given;
-use super::experiment::report::{PAGE, read};
-use super::experiment::run::{chance, make_runs};
+use super::experiment::report::read;
+use super::experiment::runs::{make_runs, open};
 use super::recordings::write_page;
 use super::vm::subject::Subject;
 use crate::status::Usage;
@@ -207,7 +207,7 @@ impl Steps<'_> {
     fn runs(&mut self, name: &str, study: &Plan) -> anyhow::Result<Option<Conclusion>> {
         let target = self.arguments.target.to_string();
         let text = toml::to_string(study).context("Could not write the step's plan")?;
-        let mut store = Store::open(&self.folder.step(name), study, &text, &target, chance())?;
+        let mut store = open(&self.folder.step(name), study, &text, &target)?;
         if store.runs().len() as u64 >= runs(study) {
             return Ok(None);
         }

@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::qemu::QemuPlan;
-
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,21 +98,13 @@ impl NetBackend {
 }
 
 impl NetPlan {
-    /// Reports problems that do not depend on the host, by `require` with a condition and the message if it
-    /// is false.
-    pub(super) fn problems(&self, plan: &QemuPlan, require: &mut impl FnMut(bool, &str)) {
+    /// Reports problems that depend on neither the host nor the guest, by `require` with a condition and the message
+    /// if it is false.
+    pub(super) fn problems(&self, require: &mut impl FnMut(bool, &str)) {
         let virtio = self.model == NetModel::VirtioNet;
-        require(
-            virtio || self.model == NetModel::Vmxnet3 || plan.kernel.is_some(),
-            "guests.net.model: the guest image's kernel has drivers only for virtio-net and vmxnet3; set kernel to another one",
-        );
         require(
             virtio || !(self.backend == NetBackend::Vhost || self.backend.is_vhost_user()),
             "guests.net.backend = \"vhost\", \"vhost-user\" and \"iocm\" serve virtio-net only",
-        );
-        require(
-            self.model != NetModel::Vmxnet3 || !plan.is_microvm(),
-            "guests.net.model = \"vmxnet3\" needs machine = \"pc\" or \"q35\": it is a PCI device",
         );
         require(
             self.queues == 1 || (virtio && self.backend != NetBackend::User),

@@ -233,7 +233,15 @@ impl QemuPlan {
             );
         }
         if let Some(net) = self.net() {
-            net.problems(self, &mut require);
+            require(
+                matches!(net.model, NetModel::VirtioNet | NetModel::Vmxnet3) || self.kernel.is_some(),
+                "guests.net.model: the guest image's kernel has drivers only for virtio-net and vmxnet3; set kernel to another one",
+            );
+            require(
+                net.model != NetModel::Vmxnet3 || !self.is_microvm(),
+                "guests.net.model = \"vmxnet3\" needs machine = \"pc\" or \"q35\": it is a PCI device",
+            );
+            net.problems(&mut require);
         }
     }
 }

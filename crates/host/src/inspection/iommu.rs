@@ -199,7 +199,7 @@ impl IntelCapabilities {
     }
 }
 
-pub(crate) fn hexadecimal(text: &str) -> Option<u64> {
+pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.strip_prefix("0x").unwrap_or(text);
     // `from_str_radix` would accept a sign.

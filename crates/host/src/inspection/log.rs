@@ -1,5 +1,6 @@
 //! Messages of the kernel's log on virtualization and interrupts.
 
+use crate::root::LogLine;
 use crate::{Evidence, Fact, Root};
 
 /// Lines of the kernel's log.
@@ -11,15 +12,6 @@ pub struct KernelLog {
     /// The log begins with the kernel's first message, so that the absence of a line is significant. `false`
     /// if unknown.
     pub whole: bool,
-}
-
-/// A line of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    /// Microseconds since boot.
-    pub microseconds: u64,
-    /// The message without its time.
-    pub text: String,
 }
 
 /// Parts of lines that are kept, in lower case.

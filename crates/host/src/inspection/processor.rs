@@ -1,8 +1,10 @@
 //! The processors, and their features for hypervisors.
 
 use super::vmx::VmxFeatures;
+use crate::lack::{APICV_PARTS, Lack};
 use crate::root::{HYPERVISOR, hypervisor_name};
 use crate::{Absence, AbsenceKind, Cpu, CpuSet, Evidence, Fact, Root};
+use exits::Isa;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The processors.
@@ -148,6 +150,31 @@ impl Processor {
             cpuid,
         }
     }
+
+    /// The feature that it lacks for APICv or AVIC; `None` if nothing is missing, or if that is uncertain.
+    #[must_use]
+    pub fn lack(&self, isa: Isa) -> Option<Lack> {
+        let below = matches!(self.hypervisor.get(), Some(Some(_)));
+        if isa == Isa::Svm {
+            let flag = self.flags.get().map(|flags| flags.contains("avic"));
+            return match (self.svm.get().map(|svm| svm.avic), flag) {
+                (Some(true), Some(false)) => Some(Lack::new(
+                    "CPUID offers AVIC and the kernel does not list it",
+                    "look for clearcpuid= among the kernel's arguments",
+                )),
+                (Some(false), _) | (None, Some(false)) => Some(Lack::of_avic(below)),
+                _ => None,
+            };
+        }
+        let vmx = self.vmx.get()?;
+        (vmx.apicv() == Some(false)).then(|| Lack::of_apicv(&lacking(vmx), below))
+    }
+}
+
+fn lacking(vmx: &VmxFeatures) -> Vec<&'static str> {
+    let found = [vmx.tpr_shadow, vmx.apic_registers, vmx.interrupt_delivery, vmx.posted_interrupts];
+    let parts = found.into_iter().zip(APICV_PARTS);
+    parts.filter(|(has, _)| *has == Some(false)).map(|(_, (_, name))| name).collect()
 }
 
 const CPUINFO: &str = "/proc/cpuinfo";

@@ -144,7 +144,7 @@ impl RunningVm {
             libvirt: libvirt(&vm, domains),
             threads: threads(root, &vm),
             cpuset: cpuset(root, cgroup.get()),
-            assigned: crate::posting::devices_in(root, &vm),
+            assigned: super::posting::devices_in(root, &vm),
             counters: vm.counters(root, COUNTERS),
             cgroup: cgroup.map(|(path, _)| path),
             vm,

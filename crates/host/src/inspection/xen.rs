@@ -1,16 +1,15 @@
 //! Xen, if it is below.
 
-mod domains;
 mod frequency;
 mod log;
 mod processors;
 
 use super::arguments::Arguments;
+use crate::xen_control::XenInfo;
+use crate::xen_domains::{self, XenDomain};
 use crate::{AbsenceKind, Evidence, Fact, PciFunction, Root};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
-pub use domains::{XenDomain, XenGuestType};
 pub use frequency::XenFrequency;
 pub use log::XenLog;
 pub use processors::{XenPool, XenVcpu};
@@ -42,13 +41,6 @@ pub struct Xen {
     pub frequencies: Fact<Vec<XenFrequency>>,
 }
 
-/// The output of `xl info`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct XenInfo {
-    /// All fields by name: `xen_version`, `virt_caps`, `xen_commandline`, `xen_scheduler`, `nr_cpus`, ...
-    pub fields: BTreeMap<String, String>,
-}
-
 impl Xen {
     /// `None` if there is no Xen below.
     pub(super) fn read(root: &Root, hypervisor: &Fact<Option<String>>) -> Option<Self> {
@@ -62,9 +54,9 @@ impl Xen {
         let asked = Asked { root, control: control.get() == Some(&true), silent: RefCell::default() };
         let info = asked.command("xl info").map(|text| XenInfo::parse(&text));
         let log = asked.command("xl dmesg").map(|text| XenLog::parse(&text));
-        let types = asked.in_part("xl list -l", domains::types_alone);
-        let types = types.get().map(|text| domains::types(text)).unwrap_or_default();
-        let domains = asked.command("xl list").map(|text| domains::domains(&text, &types));
+        let types = asked.in_part("xl list -l", xen_domains::types_alone);
+        let types = types.get().map(|text| xen_domains::types(text)).unwrap_or_default();
+        let domains = asked.command("xl list").map(|text| xen_domains::domains(&text, &types));
         let assignable = asked.command("xl pci-assignable-list").map(|text| addresses(&text));
         let ready = assignable.get().cloned().unwrap_or_default();
         let mut functions = if asked.control { PciFunction::all(root) } else { Vec::new() };
@@ -118,13 +110,6 @@ impl Asked<'_> {
     }
 }
 
-/// Removes the last word of a line of `xl`'s tables, whose first column, a name, may contain blanks.
-fn last_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
-    let (before, word) = rest.rsplit_once(char::is_whitespace)?;
-    *rest = before.trim_end();
-    Some(word)
-}
-
 /// The system's message for a timeout.
 const TIMED_OUT: &str = "timed out";
 
@@ -150,20 +135,6 @@ fn version(root: &Root) -> Fact<String> {
 }
 
 impl XenInfo {
-    pub(crate) fn parse(text: &str) -> Self {
-        let field = |line: &str| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.trim().to_owned(), value.trim().to_owned()))
-        };
-        Self { fields: text.lines().filter_map(field).collect() }
-    }
-
-    /// The value of a field.
-    #[must_use]
-    pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name).map(String::as_str)
-    }
-
     /// Xen's own command line (`xen_commandline`), with `apicv=`, `iommu=` and `x2apic=`.
     #[must_use]
     pub fn arguments(&self) -> Arguments {

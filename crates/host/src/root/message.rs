@@ -1,7 +1,6 @@
 //! The kernel's log: `/dev/kmsg` of the live machine, the kept lines of another.
 
 use super::{NONBLOCK, Root, kind_of};
-use crate::inspection::LogLine;
 use crate::{Absence, AbsenceKind, Fact};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -17,6 +16,15 @@ const LONGEST_RECORD: usize = 16 << 10;
 const MOST_RECORDS: usize = 200_000;
 /// `EPIPE`: records were overwritten before they were read. Reading continues after them.
 const OVERWRITTEN: i32 = 32;
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Microseconds since boot.
+    pub microseconds: u64,
+    /// The message without its time.
+    pub text: String,
+}
 
 /// The result of reading the log.
 pub(crate) struct Messages {

@@ -1,7 +1,7 @@
 //! One process below `/proc`.
 
-use super::NamedThread;
 use crate::Root;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -12,6 +12,17 @@ pub(super) const TICKS_PER_SECOND: u64 = 100;
 const LONGEST_ARGUMENTS: usize = 1 << 20;
 /// `ESRCH`: the process ended during the examination.
 const NO_SUCH_PROCESS: i32 = 3;
+
+/// A thread and its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedThread {
+    /// The thread.
+    pub tid: i32,
+    /// Its name; for an I/O thread that of QEMU's object.
+    pub name: String,
+    /// It is a kernel thread outside the process, as vhost workers are before Linux 6.4.
+    pub kernel: bool,
+}
 
 /// The result of listing something of a process.
 pub(super) enum Listing<T> {

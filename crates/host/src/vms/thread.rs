@@ -1,19 +1,7 @@
 //! Threads that work for a VM, other than its vCPUs.
 
-use super::process::Process;
+use super::process::{NamedThread, Process};
 use crate::Root;
-use serde::{Deserialize, Serialize};
-
-/// A thread and its name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedThread {
-    /// The thread.
-    pub tid: i32,
-    /// Its name; for an I/O thread that of QEMU's object.
-    pub name: String,
-    /// It is a kernel thread outside the process, as vhost workers are before Linux 6.4.
-    pub kernel: bool,
-}
 
 /// A vhost worker's name contains the thread that set it up (drivers/vhost/vhost.c).
 fn vhost_owner(name: &str) -> Option<i32> {

@@ -3,7 +3,7 @@
 use super::net::{self, NetBackend};
 use super::{ConfigError, SocketsConfig, is_usual};
 use crate::device::block::{BlockOptions, SERIAL_BYTES};
-use crate::device::net::NetOptions;
+use crate::device::net::{LinkOptions, NetOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -132,7 +132,31 @@ impl DeviceConfig {
     /// # Errors
     /// [`ConfigError::Invalid`].
     pub fn net(&self) -> Result<NetOptions, ConfigError> {
-        net::options(self)
+        let name = &self.name;
+        let invalid = |what: String| ConfigError::Invalid(format!("{name}: {what}"));
+        let link = self.backend.as_ref().map(|backend| backend.link(name)).transpose()?.unwrap_or_default();
+        let mac = self.mac.as_ref().map(|text| {
+            net::address(text)
+                .ok_or_else(|| invalid(format!("`{text}` is not an address such as 52:54:00:12:34:56")))
+        });
+        let mac = mac.transpose()?;
+        if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
+            return Err(invalid("check-source needs the guest's address as mac".to_owned()));
+        }
+        if let Some(mtu) = self.mtu.filter(|mtu| !net::MTU.contains(mtu)) {
+            return Err(invalid(format!("mtu = {mtu}, expected 68 to 65535")));
+        }
+        if self.queues > net::PAIRS {
+            return Err(invalid(format!("{} pairs of queues, expected 1 to {}", self.queues, net::PAIRS)));
+        }
+        Ok(NetOptions {
+            link,
+            mac,
+            mtu: self.mtu.unwrap_or(0),
+            pairs: self.queues,
+            packets_a_second: self.requests_per_second,
+            bytes_a_second: self.bytes_per_second,
+        })
     }
 
     /// The owner, group and mode of its socket, where they are its own.

@@ -1,7 +1,7 @@
 //! Network devices in the configuration file.
 
-use super::{ConfigError, DeviceConfig};
-use crate::device::net::{LinkOptions, NetOptions, TapOptions};
+use super::ConfigError;
+use crate::device::net::{LinkOptions, TapOptions};
 use serde::{Deserialize, Serialize};
 
 /// The tap or the switch that a network device is connected to.
@@ -26,12 +26,13 @@ pub struct NetBackend {
 }
 
 /// The valid MTUs (VIRTIO 1.3, 5.1.4.1).
-const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
+pub(super) const MTU: std::ops::RangeInclusive<u16> = 68..=65535;
 /// The most queue pairs: the control queue follows them, and a message has eight bits for a queue's number.
-const PAIRS: u16 = 127;
+pub(super) const PAIRS: u16 = 127;
 
 impl NetBackend {
-    fn link(&self, name: &str) -> Result<LinkOptions, ConfigError> {
+    /// The link to it, for the device of this name.
+    pub(super) fn link(&self, name: &str) -> Result<LinkOptions, ConfigError> {
         let invalid = |what: &str| Err(ConfigError::Invalid(format!("backend of {name}: {what}")));
         if self.netns.is_some() && self.tap.is_none() {
             return invalid("netns needs a tap, whose name is looked up in it");
@@ -52,36 +53,8 @@ impl NetBackend {
     }
 }
 
-/// The options of a network device.
-pub(super) fn options(config: &DeviceConfig) -> Result<NetOptions, ConfigError> {
-    let name = &config.name;
-    let invalid = |what: String| ConfigError::Invalid(format!("{name}: {what}"));
-    let link = config.backend.as_ref().map(|backend| backend.link(name)).transpose()?.unwrap_or_default();
-    let mac = config.mac.as_ref().map(|text| {
-        address(text).ok_or_else(|| invalid(format!("`{text}` is not an address such as 52:54:00:12:34:56")))
-    });
-    let mac = mac.transpose()?;
-    if matches!(link, LinkOptions::Switch { checks_source: true, .. }) && mac.is_none() {
-        return Err(invalid("check-source needs the guest's address as mac".to_owned()));
-    }
-    if let Some(mtu) = config.mtu.filter(|mtu| !MTU.contains(mtu)) {
-        return Err(invalid(format!("mtu = {mtu}, expected 68 to 65535")));
-    }
-    if config.queues > PAIRS {
-        return Err(invalid(format!("{} pairs of queues, expected 1 to {PAIRS}", config.queues)));
-    }
-    Ok(NetOptions {
-        link,
-        mac,
-        mtu: config.mtu.unwrap_or(0),
-        pairs: config.queues,
-        packets_a_second: config.requests_per_second,
-        bytes_a_second: config.bytes_per_second,
-    })
-}
-
 /// Parses the MAC address of one station.
-fn address(text: &str) -> Option<[u8; 6]> {
+pub(super) fn address(text: &str) -> Option<[u8; 6]> {
     let is_byte = |part: &str| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
     let byte = |part: &str| if is_byte(part) { u8::from_str_radix(part, 16).ok() } else { None };
     let bytes: Vec<u8> = text.split(':').map(byte).collect::<Option<_>>()?;
@@ -94,6 +67,7 @@ fn address(text: &str) -> Option<[u8; 6]> {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::device::net::NetOptions;
 
     const NET: &str = "[[device]]\nname = \"a\"\ntype = \"net\"\nsocket = \"/run/a\"\n";
 

@@ -1,7 +1,7 @@
 //! The owner, group and mode of device sockets.
 
 use super::ConfigError;
-use crate::safety::{AccountError, group_of, user_of};
+use crate::accounts::{AccountError, group_of, user_of};
 use crate::socket_file::SocketAccess;
 use serde::{Deserialize, Serialize};
 

@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Machine, PowerOn};
+use super::Machine;
 use crate::assemble::{CYLINDER, TOOLS};
 use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::multiboot::{self, Boot};
 use crate::payload::{self, Contents};
-use crate::process::Process;
+use crate::process::{PowerOn, Process};
 use crate::pvh;
 use crate::rom;
 use crate::tools::Invocation;

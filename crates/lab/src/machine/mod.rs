@@ -17,8 +17,7 @@ use crate::guest_image::GuestImage;
 use crate::image::Image;
 use crate::job::AGENT_ARGUMENT;
 use crate::payload;
-use crate::process::Process;
-use crate::tools::Invocation;
+use crate::process::{PowerOn, Process};
 use crate::watch::Watch;
 use crate::xen_boot;
 use crate::xen_image::XenImage;
@@ -61,14 +60,6 @@ pub(crate) struct Machine<'a> {
     pub(crate) terminal: Option<PathBuf>,
     /// Bytes of the input, for which the emulator stops the clock; 0 if there is none.
     pub(crate) input: u64,
-}
-
-/// A machine's command, and the file of its console.
-#[derive(Debug)]
-pub(crate) struct PowerOn {
-    pub(crate) invocation: Invocation,
-    pub(crate) console: PathBuf,
-    pub(crate) log: Option<PathBuf>,
 }
 
 impl Machine<'_> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Machine, PowerOn};
+use super::Machine;
 use crate::assemble::{COMPRESSED_KERNEL, STOCK_QEMU, TOOLS};
 use crate::debian_kernel;
 use crate::device;
@@ -19,7 +19,7 @@ use crate::device_image;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::job::{PORT_NAME, STOP_PORT_NAME};
-use crate::process::Process;
+use crate::process::{PowerOn, Process};
 use crate::tools::{Invocation, LIBRARIES};
 use crate::watch::Watch;
 use crate::xen_boot;

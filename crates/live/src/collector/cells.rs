@@ -6,8 +6,6 @@ use exits::{
     Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
 };
 
-use super::vcpus::vcpu;
-
 /// Buckets of one octave (`BUCKETS` in the programs).
 const BUCKETS: usize = 32;
 /// The kind of a cell (`KIND_REASON` in the programs).
@@ -163,4 +161,11 @@ pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
         12 | 13 => Access::Nested { reason: ExitReason { isa, code: narrow }, to_l1: kind == 13 },
         _ => return None,
     })
+}
+
+/// A vCPU as the programs say it.
+pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
+    // `NO_VCPU` of the programs: the number was not seen yet.
+    const UNKNOWN: u32 = u32::MAX;
+    Vcpu { vm: Some(process), number: (number != UNKNOWN).then_some(number), thread: Some(thread) }
 }

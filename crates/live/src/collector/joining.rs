@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use exits::{Access, ExitReason, Isa, Vcpu};
 
-use super::cells::access;
-use super::vcpus::vcpu;
+use super::cells::{access, vcpu};
 
 /// A time that the programs do not know.
 const UNKNOWN: u64 = u64::MAX;

@@ -2,7 +2,6 @@
 
 mod gathered;
 mod sampling;
-pub(super) mod scheduler;
 mod ticks;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use self::gathered::{measured, resolved};
 use self::sampling::sample;
 use self::ticks::Ticks;
 use super::programs::{Link, Pair, Purpose, Wanted};
-use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error};
+use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, scheduler};
 use crate::{Error, Mechanism};
 
 /// The options of sampling.

@@ -11,9 +11,9 @@ use aya::{Ebpf, EbpfLoader};
 use exits::Isa;
 
 use super::layout::Layout;
-use super::profiler::scheduler;
 use super::refusal::{chain, not_loaded, rejected};
-use super::{map_error, waiting};
+use super::{map_error, scheduler, waiting};
+use crate::tracefs::offset;
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
 /// The handling of an exit by the programs.
@@ -316,18 +316,7 @@ fn load_program(ebpf: &mut Ebpf, event: &Event, mechanism: &Mechanism) -> Result
 
 fn offsets(format: &EventFormat, event: &Event) -> Result<Vec<(&'static str, u32)>, Error> {
     let each = event.fields.iter();
-    each.map(|&(global, field, size)| Ok((global, offset(format, event.name, field, size)?))).collect()
-}
-
-pub(super) fn offset(
-    format: &EventFormat,
-    event: &str,
-    field: &'static str,
-    size: usize,
-) -> Result<u32, Error> {
-    let unusable = || Error::Field { event: format!("kvm:{event}"), field };
-    let found = format.field(field).filter(|found| found.size == size && !found.array && !found.located);
-    u32::try_from(found.ok_or_else(unusable)?.offset).map_err(|_| unusable())
+    each.map(|&(global, field, size)| Ok((global, offset(format, "kvm", field, size)?))).collect()
 }
 
 #[cfg(test)]

@@ -4,20 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError};
-use exits::{Access, ExitReason, Isa, Vcpu};
+use exits::{Access, ExitReason, Isa};
 
-use super::cells::access;
+use super::cells::{access, vcpu};
 use super::joining::LiveExit;
 use super::map;
 use super::programs::Attached;
 use crate::Error;
-
-/// A vCPU as the programs say it.
-pub(super) fn vcpu(process: u32, number: u32, thread: u32) -> Vcpu {
-    // `NO_VCPU` of the programs: the number was not seen yet.
-    const UNKNOWN: u32 = u32::MAX;
-    Vcpu { vm: Some(process), number: (number != UNKNOWN).then_some(number), thread: Some(thread) }
-}
 
 /// `struct vcpu` of the programs.
 #[repr(C)]

@@ -1,7 +1,6 @@
 //! A VM's PCI devices and where they are, by QEMU's `query-pci` (qapi/pci.json of QEMU).
 
 use super::{Monitor, QmpError};
-use crate::statistics::connect_within;
 use host::pci::Bar;
 use host::vms::{MonitorUse, Vm};
 use serde::Deserialize;
@@ -86,7 +85,7 @@ pub fn pci_bars(root: &Path, vm: &Vm, timeout: Duration) -> Result<Vec<Bar>, Pci
     let open = vm.monitors.iter().filter(|one| one.used == MonitorUse::Open);
     let mut failure = PciError::NoMonitor;
     for path in open.filter_map(|one| one.path.as_deref()) {
-        match connect_within(root, vm.pid, path, timeout).and_then(ask) {
+        match Monitor::of_process(root, vm.pid, path, timeout).and_then(ask) {
             Ok(answer) => return bars(answer),
             Err(error) => failure = error.into(),
         }

@@ -6,8 +6,7 @@ use host::vms::{MonitorUse, Vm};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The obstacle.
@@ -86,35 +85,15 @@ pub(super) fn read(root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, Que
     let share = timeout / u32::try_from(paths.len()).unwrap_or(u32::MAX);
     let mut failure = QueryError::NoMonitor;
     for path in paths {
-        match connect(root, vm.pid, path, share).map_err(QueryError::from).and_then(|one| ask(one, vm)) {
+        match Monitor::of_process(root, vm.pid, path, share)
+            .map_err(QueryError::from)
+            .and_then(|one| ask(one, vm))
+        {
             Ok(found) => return Ok(found),
             Err(error) => failure = error,
         }
     }
     Err(failure)
-}
-
-/// Looks for the socket in QEMU's own file system, which may be a container's, and then in ours, for that of
-/// others is open to root only.
-pub(crate) fn connect(root: &Path, pid: i32, path: &str, timeout: Duration) -> Result<Monitor, QmpError> {
-    let process = root.join(format!("proc/{pid}"));
-    // Finding the socket can take as long as the process likes: the path leads through its own file systems.
-    let of_process = |socket: PathBuf| {
-        let connected = files::look_at_files(&process, move || Monitor::connect(&socket, timeout));
-        connected.unwrap_or_else(|source| {
-            let next = "its process blocks inspection";
-            Err(QmpError::Connect { path: process.clone(), next, source })
-        })
-    };
-    let Some(absolute) = path.strip_prefix('/') else {
-        return of_process(process.join("cwd").join(path));
-    };
-    let within = of_process(process.join("root").join(absolute));
-    let Err(QmpError::Connect { .. }) = within else { return within };
-    match Monitor::connect(&root.join(absolute), timeout) {
-        Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::NotFound => within,
-        other => other,
-    }
 }
 
 fn unusable(vm: &Vm) -> QueryError {

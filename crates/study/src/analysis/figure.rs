@@ -40,7 +40,7 @@ impl Figure {
     /// Tests whether it counts the VM exits of all reasons for each unit of the workload's work.
     pub fn is_exit_total_of_work(&self) -> bool {
         self.source == Source::Host
-            && super::wording::exits_of_which_work(&self.metric).is_some_and(|(_, of)| of == "total")
+            && crate::workload::exits_of_which_work(&self.metric).is_some_and(|(_, of)| of == "total")
     }
 
     /// The shortest comparison of each arm with the baseline: over all numbers of guests, or for the only

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figure::{Comparison, Figure};
 use super::finding::Source;
-use super::wording::exits_of_which_work;
+use crate::workload::exits_of_which_work;
 
 /// The number of comparisons, and the number expected to look like differences by chance. Comparisons of
 /// equal arms are not counted, nor those of exits for each unit of work, which repeat the exits a second in

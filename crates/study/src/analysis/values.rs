@@ -9,8 +9,8 @@ use stats::contrast::Count;
 use super::facts::{Arm, StoredRun};
 use super::finding::Source;
 use super::wording;
-use crate::workload::WorkUnit;
-use crate::{Better, Cell, Combine, Metric, Run, Unit};
+use crate::workload::{exits_of_which_work, of_work, work};
+use crate::{Better, Cell, Metric, Run, Unit};
 
 /// Values by block.
 pub(super) type ByBlock = BTreeMap<u32, f64>;
@@ -123,7 +123,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
         let work = work(&guests);
         let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
         over.insert(place, Over { seconds: run.took, work: work.map(|(_, amount)| amount) });
-        let host = run.host.iter().cloned().chain(of_work(run, work));
+        let host = run.host.iter().cloned().chain(of_work(&run.host, run.took, work));
         let host = host.map(|metric| (Source::Host, metric));
         for (source, metric) in guests.into_iter().map(|metric| (Source::Workload, metric)).chain(host) {
             if !metric.value.is_finite() {
@@ -151,30 +151,6 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     found.iter_mut().for_each(|series| fill_over(series, &over));
     found.sort_by_key(|series| series.source);
     (found, unused)
-}
-
-/// The work of a run by its guests' figures, if the workload reports it.
-pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
-    let work = guests.iter().find_map(|metric| Some((WorkUnit::of_metric(&metric.name)?, metric.value)));
-    work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
-}
-
-/// The exits for each unit of work of a run, if the workload reports its work. They are over the whole run,
-/// so they include those of the tool's start and end.
-pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
-    let Some((unit, amount)) = work else { return Vec::new() };
-    let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
-    let each = rates.filter_map(|metric| {
-        let reason = metric.name.strip_prefix("exits.")?;
-        Some(Metric {
-            name: wording::exits_of_work(unit, reason),
-            unit: Unit::PerOperation,
-            better: Better::Lower,
-            combine: Combine::Single,
-            value: metric.value * run.took / amount,
-        })
-    });
-    each.collect()
 }
 
 /// Sets the base of the rates of a figure that counts events.
@@ -225,12 +201,12 @@ fn fill_unseen(found: &mut [Series]) {
         series.source == Source::Host
             && (wording::exit_reason(&series.metric).is_some()
                 || wording::accessed(&series.metric).is_some()
-                || wording::exits_of_which_work(&series.metric).is_some())
+                || exits_of_which_work(&series.metric).is_some())
             && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
     };
     // Figures for each unit of work are known only for runs with known work.
     let family = |series: &Series| {
-        (series.workload.clone(), wording::exits_of_which_work(&series.metric).map(|(unit, _)| unit))
+        (series.workload.clone(), exits_of_which_work(&series.metric).map(|(unit, _)| unit))
     };
     let mut counted: BTreeMap<_, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();
     for series in found.iter().filter(|series| is_count(series)) {

@@ -2,11 +2,9 @@
 
 use super::finding::{Finding, Source};
 use crate::Unit;
-use crate::workload::WorkUnit;
+use crate::workload::{WorkUnit, exits_of_which_work};
 use stats::{Contrast, Interval, Scale};
 
-/// The prefix of figures that count VM exits for each unit of work.
-const OF_WORK: &str = "exits-per-";
 /// The metric of the VM exits of all reasons.
 pub(super) const EXIT_TOTAL: &str = "exits.total";
 
@@ -20,18 +18,6 @@ pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
             None => format!("{workload} {words}"),
         },
     }
-}
-
-/// The metric of the exits of one reason, or of the `total`, for each unit of work.
-pub(super) fn exits_of_work(unit: WorkUnit, reason: &str) -> String {
-    format!("{OF_WORK}{}.{reason}", unit.singular())
-}
-
-/// The unit and the reason (or `total`) of a metric of VM exits for each unit of work: event and HLT for
-/// `exits-per-event.HLT`.
-pub fn exits_of_which_work(metric: &str) -> Option<(WorkUnit, &str)> {
-    let (unit, reason) = metric.strip_prefix(OF_WORK)?.split_once('.')?;
-    Some((WorkUnit::of_singular(unit)?, reason))
 }
 
 /// A metric's name in words: dots become blanks, and CPU is in capitals.
@@ -194,13 +180,14 @@ mod tests {
     #[test]
     fn exits_of_work_are_told_from_rates() {
         for unit in WorkUnit::ALL {
-            let name = exits_of_work(unit, "HLT");
+            let name = format!("exits-per-{}.HLT", unit.singular());
             assert_eq!(exits_of_which_work(&name), Some((unit, "HLT")));
             assert_eq!((exit_reason(&name), counted_reason(&name)), (None, None));
         }
-        let name = exits_of_work(WorkUnit::Event, "total");
-        assert_eq!(name, "exits-per-event.total");
-        assert_eq!(figure("threads", &name, Source::Host), "VM exits an event in all during threads");
+        assert_eq!(
+            figure("threads", "exits-per-event.total", Source::Host),
+            "VM exits an event in all during threads"
+        );
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::Plan;
 use crate::factor::Level;
-use guests::GuestPlan;
 
 /// One combination of levels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,13 +43,5 @@ impl Plan {
     /// Tests whether it has every factor's baseline.
     pub fn is_baseline(&self, arm: &Arm) -> bool {
         self.levels(arm).zip(&self.factors).all(|(level, factor)| level.name == factor.baseline)
-    }
-
-    /// The guests of this arm: the plan's, with the overrides of its levels.
-    ///
-    /// # Errors
-    /// The field of the level and its fault, if the guests are not valid with it.
-    pub fn guests_of(&self, arm: &Arm) -> Result<GuestPlan, (String, String)> {
-        super::merge::guests(self, arm)
     }
 }

@@ -2,11 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Factor, Plan, Problem, Until};
-use crate::analysis::exits_of_which_work;
+use super::{Factor, LEAST_FOR_WIDTH, Plan, Problem, Until};
 use crate::sampling::{SAMPLED, is_sampled};
-use crate::schedule::LEAST_FOR_WIDTH;
-use crate::workload::{MetricDescription, Place, Scene};
+use crate::workload::{MetricDescription, Place, Scene, exits_of_which_work};
 use guests::GuestPlan;
 
 /// A limit of runs, beyond any practical study; the schedule counts runs in 32 bits.

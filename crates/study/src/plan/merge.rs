@@ -5,24 +5,29 @@ use serde::Deserialize as _;
 use super::{Arm, Plan};
 use guests::{GuestPlan, merged};
 
-/// The plan's guests, with the tables of the arm's levels merged over them.
-pub(super) fn guests(plan: &Plan, arm: &Arm) -> Result<GuestPlan, (String, String)> {
-    let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
-    let mut guests = plan.guests.clone();
-    for ((factor, &index), level) in arm.levels.iter().enumerate().zip(plan.levels(arm)) {
-        let over = level.guest_settings();
-        if over.is_empty() {
-            continue;
+impl Plan {
+    /// The guests of this arm: the plan's, with the tables of its levels merged over them.
+    ///
+    /// # Errors
+    /// The field of the level and its fault, if the guests are not valid with it.
+    pub fn guests_of(&self, arm: &Arm) -> Result<GuestPlan, (String, String)> {
+        let at = |factor: usize, level: usize| format!("factors[{factor}].levels[{level}].guests");
+        let mut guests = self.guests.clone();
+        for ((factor, &index), level) in arm.levels.iter().enumerate().zip(self.levels(arm)) {
+            let over = level.guest_settings();
+            if over.is_empty() {
+                continue;
+            }
+            let bad = |what: String| (at(factor, index), what);
+            let base = toml::Table::try_from(&guests).map_err(|error| bad(error.to_string()))?;
+            guests = GuestPlan::deserialize(merged(&base, [&over]))
+                .map_err(|error| bad(error.message().to_owned()))?;
+            if let Some(problem) = guests.problems().into_iter().next() {
+                return Err(bad(problem));
+            }
         }
-        let bad = |what: String| (at(factor, index), what);
-        let base = toml::Table::try_from(&guests).map_err(|error| bad(error.to_string()))?;
-        guests = GuestPlan::deserialize(merged(&base, [&over]))
-            .map_err(|error| bad(error.message().to_owned()))?;
-        if let Some(problem) = guests.problems().into_iter().next() {
-            return Err(bad(problem));
-        }
+        Ok(guests)
     }
-    Ok(guests)
 }
 
 #[cfg(test)]

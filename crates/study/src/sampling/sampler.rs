@@ -15,9 +15,8 @@ use super::exit::ExitSource;
 use super::figures::{Cost, Figures};
 use super::reading::{Reading, Sources};
 use super::table::Table;
-use super::{SamplePlan, SampledGuest, Samples};
+use super::{PROFILE, SamplePlan, SampledGuest, Samples};
 use crate::Metric;
-use crate::record::PROFILE;
 
 /// Samples the host from its start until [`Self::finish`]. If it is dropped before, it stops and discards its
 /// samples.

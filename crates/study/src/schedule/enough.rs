@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use stats::Interval;
 use stats::contrast::interval_of_ratios;
 
-use crate::analysis::{of_work, work};
+use crate::plan::LEAST_FOR_WIDTH;
+use crate::workload::{of_work, work};
 use crate::{Better, Cell, Metric, Plan, Run};
 
 /// The reason why no further block is begun.
@@ -23,11 +24,6 @@ pub enum Enough {
     /// The plan's largest number of blocks is reached.
     Blocks,
 }
-
-/// The blocks from which the width of intervals is looked at. A study that ends as soon as its intervals are
-/// narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the truth, after
-/// 8 blocks 93 (`study_coverage`, among the tests).
-pub const LEAST_FOR_WIDTH: u32 = 8;
 
 /// The reason to stop after so many complete blocks, if any; `spent` is the time since the start of the study
 /// without pauses.
@@ -103,7 +99,7 @@ fn figures(run: &Run, names: &[String]) -> BTreeMap<String, f64> {
             Some(Metric { value: metric.combine.apply(&values)?, ..metric.clone() })
         })
         .collect();
-    let of_work = of_work(run, work(&guests));
+    let of_work = of_work(&run.host, run.took, work(&guests));
     let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
     let guests = guests.iter().filter(|metric| wanted(metric, true));
     guests.chain(host).map(|metric| (metric.name.clone(), metric.value)).collect()

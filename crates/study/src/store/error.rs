@@ -18,7 +18,7 @@ pub enum StoreError {
     },
     /// The folder is on the other side of a connection, which failed.
     #[error(transparent)]
-    Link(Box<super::super::stream::StreamError>),
+    Link(Box<dyn std::error::Error + Send + Sync>),
     /// A run belongs to another plan.
     #[error("A run for {} does not belong to its plan: {why}", folder.display())]
     Stranger {

@@ -6,7 +6,7 @@ use exits::{Profile, Vcpu};
 use traces::{Options, Source};
 
 use super::step::FACTOR;
-use crate::record::PROFILE;
+use crate::sampling::PROFILE;
 use crate::store::{StoreError, StudyFolder};
 
 /// Exits of runs of one arm, all guests together.

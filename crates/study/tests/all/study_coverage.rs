@@ -12,7 +12,7 @@ use stats::student::{Error, Moments};
 use stats::{Contrast, Interval, percent};
 use study::analysis::synthetic::{Made, study};
 use study::analysis::{Findings, analyse};
-use study::schedule::LEAST_FOR_WIDTH;
+use study::plan::LEAST_FOR_WIDTH;
 use study::{Run, Unit};
 
 const STUDIES: usize = 600;

@@ -25,7 +25,8 @@ pub(super) fn decode(chunk: &Chunk, batch: &mut Batch) {
     let Some(schema) = &chunk.schema else { return };
     let mut at = 0;
     if let Some(way) = &schema.short_way {
-        at = way.decode(chunk, schema.decoder.slots(), batch, |record, batch| any(record, schema, batch));
+        let long = |record: &[u8], batch: &mut Batch| any(record, schema, batch);
+        at = way.decode(&chunk.bytes, chunk.length, schema.decoder.slots(), batch, long);
     }
     let mut rest = &chunk.bytes[at..chunk.length];
     while let Some((record, behind)) = first(rest) {

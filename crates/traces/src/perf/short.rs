@@ -5,7 +5,6 @@ use std::mem;
 
 use super::attribute::{HEADER, Layout};
 use super::batch::{Batch, CPUS, Member};
-use super::chunk::Chunk;
 use super::kind;
 use crate::decoder::Decoder;
 use crate::event::{Event, Kind};
@@ -206,17 +205,21 @@ impl ShortWay {
         Some(Self { places, usual: Usual::is(layout), first, numbers, steps })
     }
 
-    /// Decodes all records but those at the very end of the chunk's memory; gives where those begin. `long` is the
-    /// long way.
+    /// Decodes the records in the first `length` of `bytes`, but for those at the very end of the memory; gives where those
+    /// begin. `long` is the long way.
     pub(super) fn decode(
         &self,
-        chunk: &Chunk,
+        bytes: &[u8],
+        length: usize,
         slots: usize,
         batch: &mut Batch,
         long: impl FnMut(&[u8], &mut Batch),
     ) -> usize {
         let mut walk = Walk { way: self, batch, occurred: [0; MOST_EVENTS], long };
-        let end = if self.usual { walk.all(&Usual, chunk) } else { walk.all(&self.places, chunk) };
+        let end = match self.usual {
+            true => walk.all(&Usual, bytes, length),
+            false => walk.all(&self.places, bytes, length),
+        };
         let Walk { occurred, batch, .. } = walk;
         batch.counts.resize(slots.max(batch.counts.len()), 0);
         for (step, count) in self.steps.iter().zip(occurred) {
@@ -236,12 +239,12 @@ struct Walk<'w, L> {
 }
 
 impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
-    fn all(&mut self, places: &impl Places, chunk: &Chunk) -> usize {
-        let behind = chunk.bytes.len() - chunk.length;
-        let mut rest = &chunk.bytes[..];
+    fn all(&mut self, places: &impl Places, bytes: &[u8], length: usize) -> usize {
+        let behind = bytes.len() - length;
+        let mut rest = bytes;
         // Most records are of the same thread as the one before.
         let mut pen = Pen::default();
-        // The window may end behind the record, in memory of the chunk that is not looked at.
+        // The window may end behind the record, in memory that is not looked at.
         while let Some(window) = rest.first_chunk() {
             let head = HEAD.read(window);
             let size = (head >> 48) as usize;
@@ -264,7 +267,7 @@ impl<L: FnMut(&[u8], &mut Batch)> Walk<'_, L> {
             rest = &rest[size..];
         }
         self.put_down(&mut pen);
-        chunk.bytes.len() - rest.len()
+        bytes.len() - rest.len()
     }
 
     /// Decodes a record, unless it is not one for the short way.

@@ -3,8 +3,7 @@
 use super::super::argument::quoted;
 use super::super::command::Given;
 use super::super::items::Item;
-use super::super::json;
-use super::super::properties::{Property, escaped, same_name, switch};
+use super::super::properties::{Property, escaped, json, same_name, switch};
 use super::super::reading::Reading;
 use std::ops::Range;
 

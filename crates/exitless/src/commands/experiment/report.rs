@@ -9,12 +9,9 @@ use study::analysis::{Collected, Findings, analyse};
 use study::store::{StoreError, StudyFolder};
 
 use super::super::recordings::write_page;
-use super::suite;
+use super::{PAGE, suite};
 use crate::status::Usage;
 use crate::{console, status};
-
-/// The page's name in the result's folder.
-pub(in crate::commands) const PAGE: &str = "report.html";
 
 /// Arguments of `experiment report`.
 #[derive(Debug, Args)]

@@ -4,23 +4,18 @@ use exits::counted;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use anyhow::Context as _;
 use clap::Args;
-use guests::GuestFiles;
-use host::Fingerprint;
 use serde::Serialize;
-use study::engine::{Conclusion, FailedForGood, Here, Kept, Past, ToldReasons, by_reason, carry_out};
-use study::plan::Plan;
+use study::engine::{Conclusion, FailedForGood, by_reason};
 use study::schedule::Enough;
 use study::store::Store;
-use study::target::{Event, Patience, Settings, Ssh, Target, coordinate};
+use study::target::Target;
 
 use super::given::Given;
-use super::{SERVE, lab_target, suite, words};
-use crate::console::StatusLine;
+use super::runs::{make_runs, open};
+use super::{suite, words};
 use crate::status::Usage;
 use crate::{interrupt, status};
 
@@ -94,10 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = given.plan()?;
     let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(format!("study-{}", plan.name)));
     let target = chosen.to_string();
-    let mut store = Store::open(&folder, &plan, &given.text, &target, chance())?;
-    for warning in store.warnings() {
-        eprintln!("exitless: {warning}");
-    }
+    let mut store = open(&folder, &plan, &given.text, &target)?;
     if store.began() {
         eprintln!("Resuming {}: it has {}", folder.display(), counted(store.runs().len() as u64, "run"));
     }
@@ -121,101 +113,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         () if interrupted => status::INTERRUPTED,
         () => status::SOME_FAILED,
     }))
-}
-
-/// Makes the missing runs on the target.
-pub(in crate::commands) fn make_runs(
-    store: &mut Store,
-    target: &Target,
-    ssh_config: Option<&Path>,
-    allow_unlike: bool,
-    stop: &Arc<AtomicBool>,
-) -> anyhow::Result<Conclusion> {
-    match target {
-        Target::Local => here(store, allow_unlike, stop),
-        target => elsewhere(store, target, ssh_config, allow_unlike, stop),
-    }
-}
-
-fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Result<Conclusion> {
-    let fingerprint = Fingerprint::read(Path::new("/")).context("Could not read this host")?;
-    store.begin(&fingerprint, None, allow_unlike)?;
-    let place = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
-    let place = place.context("Could not create a folder for the guests")?;
-    let mut rig = Here::new(place.path(), Box::new(|folder| files(folder, stop)));
-    let line = StatusLine::new();
-    let plan: Plan = store.plan().clone();
-    let (seed, past) = (store.seed(), Past::new(store.runs(), store.failed()));
-    let mut show = words::runs(&line);
-    let mut sink = Kept { store, on_progress: &mut show };
-    Ok(carry_out(&plan, seed, past, &mut rig, &mut sink, stop)?)
-}
-
-fn elsewhere(
-    store: &mut Store,
-    target: &Target,
-    ssh_config: Option<&Path>,
-    allow_unlike: bool,
-    stop: &Arc<AtomicBool>,
-) -> anyhow::Result<Conclusion> {
-    let id = format!("{:x}", chance());
-    let patience = Patience::of(store.plan());
-    let line = StatusLine::new();
-    let mut show = words::runs(&line);
-    let mut told = ToldReasons::default();
-    let mut on_event = |event: Event<'_>| match event {
-        Event::Progress(progress) => show(progress),
-        Event::Kept(run) => {
-            let name = || run.cell.folder_name(run.position);
-            if let Some(text) = run.failure.as_ref().and_then(|why| told.line(&name(), why)) {
-                tracing::warn!("{text}");
-            }
-        }
-        Event::Warning(text) => tracing::warn!("{text}"),
-    };
-    match target {
-        Target::Ssh { destination, port } => {
-            let serve = SERVE.map(str::to_owned).to_vec();
-            line.step(format!("Asking {destination} for the runs"));
-            let mut ssh = Ssh::new(destination, *port, ssh_config.map(Path::to_owned), serve);
-            let settings = Settings { study: &id, emulated: None, allow_unlike, patience };
-            Ok(coordinate(store, &mut ssh, settings, stop, &mut on_event)?)
-        }
-        Target::Lab { name, arguments } => {
-            let (mut remote, emulated) = lab_target::make_ready(name, arguments, store.plan(), stop)?;
-            // With a seed, what the host is sent is the same in each run of the study.
-            let id = store.plan().order.seed.map_or(id, |seed| format!("{seed:x}"));
-            let settings = Settings { study: &id, emulated: Some(&emulated), allow_unlike, patience };
-            line.step(format!("Starting the emulated host {name}"));
-            Ok(coordinate(store, &mut remote, settings, stop, &mut on_event)?)
-        }
-        Target::Local => Err(Usage("local is not another machine".to_owned()).into()),
-    }
-}
-
-/// The folder for files of guests and scripts: disks of guests are large, and /tmp may be in memory.
-pub(super) fn place() -> PathBuf {
-    let large = PathBuf::from("/var/tmp");
-    std::env::var_os("TMPDIR").map(PathBuf::from).unwrap_or(if large.is_dir() {
-        large
-    } else {
-        std::env::temp_dir()
-    })
-}
-
-/// The files of the guest image, built first if necessary.
-pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, String> {
-    let mut progress = crate::console::BuildProgress::new();
-    let image = super::super::guest::image(&mut progress, stop);
-    drop(progress);
-    image.and_then(|image| super::super::guest::files(&image, folder)).map_err(|error| format!("{error:#}"))
-}
-
-/// A seed for a plan without one; below 2^53, so that every JSON reader keeps it exact.
-pub(in crate::commands) fn chance() -> u64 {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    // The standard library seeds its hashers with the system's random numbers.
-    std::collections::hash_map::RandomState::new().build_hasher().finish() >> 11
 }
 
 fn summary(

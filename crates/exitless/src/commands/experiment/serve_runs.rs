@@ -12,7 +12,7 @@ use clap::Args;
 use study::engine::Here;
 use study::target::serve;
 
-use super::run::{files, place};
+use super::runs::{files, place};
 use crate::interrupt;
 
 /// Arguments of `experiment serve-runs`.

@@ -11,12 +11,11 @@ use exits::counted;
 use serde::Serialize;
 use study::plan::Plan;
 use study::schedule::Schedule;
-use study::store::Store;
 use study::suite::{MadeStudy, Suite, SuiteFolder, SuiteStudy, outcome, read};
 use study::target::Target;
 
-use super::report::PAGE;
-use super::run::{chance, make_runs};
+use super::PAGE;
+use super::runs::{make_runs, open};
 use crate::commands::recordings::write_page;
 use crate::status::Usage;
 use crate::{console, interrupt, status};
@@ -101,11 +100,8 @@ fn make(
 ) -> anyhow::Result<bool> {
     let plan = study.plan().map_err(Usage)?;
     let target: Target = study.target.parse().map_err(|error| Usage(format!("{error}")))?;
-    let mut store =
-        Store::open(&folder.join(&study.name), &plan, &text(suite, study, &plan)?, &study.target, chance())?;
-    for warning in store.warnings() {
-        eprintln!("exitless: {warning}");
-    }
+    let text = text(suite, study, &plan)?;
+    let mut store = open(&folder.join(&study.name), &plan, &text, &study.target)?;
     let conclusion = make_runs(&mut store, &target, None, allow_unlike, stop)?;
     for what in &conclusion.not_undone {
         eprintln!("exitless: not undone: {what}; run `exitless restore`");

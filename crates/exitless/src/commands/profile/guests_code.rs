@@ -10,7 +10,7 @@ use exits::ExitReason;
 use hotspots::{Activity, Away, Event, Head, KernelSymbols, Measured, Recording, Space, Stack};
 use traces::{ExitRecord, Options, Recordings, Sink};
 
-use super::kept::Hot;
+use super::Hot;
 use crate::commands::recordings::{Destination, add};
 
 /// The most places of a profile; further exits are only counted.

@@ -12,8 +12,7 @@ use hotspots::Recording;
 use live::pause;
 use live::{Error, Profiler};
 
-use super::SamplingArguments;
-use super::kept::Hot;
+use super::{Hot, SamplingArguments};
 use crate::commands::watching::{HOST, VmNames, WatchArguments};
 use crate::commands::xen::XenHost;
 use crate::console::StatusLine;

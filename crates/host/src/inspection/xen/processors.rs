@@ -1,7 +1,7 @@
 //! Affinities of vCPUs, and the pools of processors with their schedulers.
 
-use super::last_word;
 use crate::CpuSet;
+use crate::xen_domains::last_word;
 
 /// A vCPU of a domain, as `xl vcpu-list` shows it (`tools/xl/xl_vcpu.c`, `print_vcpuinfo`).
 #[derive(Debug, Clone, PartialEq, Eq)]

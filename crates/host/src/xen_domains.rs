@@ -1,6 +1,5 @@
-//! The running domains.
+//! The running domains of a Xen host.
 
-use super::last_word;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -71,8 +70,15 @@ impl XenDomain {
     }
 }
 
+/// Removes the last word of a line of `xl`'s tables, whose first column, a name, may contain blanks.
+pub(crate) fn last_word<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (before, word) = rest.rsplit_once(char::is_whitespace)?;
+    *rest = before.trim_end();
+    Some(word)
+}
+
 /// Parses the output of `xl list`, with the types.
-pub(super) fn domains(text: &str, types: &BTreeMap<u32, XenGuestType>) -> Vec<XenDomain> {
+pub(crate) fn domains(text: &str, types: &BTreeMap<u32, XenGuestType>) -> Vec<XenDomain> {
     XenDomain::list(text)
         .map(|domain| XenDomain { guest_type: types.get(&domain.id).copied(), ..domain })
         .collect()
@@ -103,12 +109,12 @@ fn listed(text: &str) -> Vec<Listed> {
 }
 
 /// The output of `xl list -l` reduced to the types, in the same format.
-pub(super) fn types_alone(text: &str) -> String {
+pub(crate) fn types_alone(text: &str) -> String {
     serde_json::to_string(&listed(text)).unwrap_or_default()
 }
 
 /// The types from `xl list -l`, by domain number.
-pub(super) fn types(text: &str) -> BTreeMap<u32, XenGuestType> {
+pub(crate) fn types(text: &str) -> BTreeMap<u32, XenGuestType> {
     listed(text).into_iter().map(|one| (one.domid, one.config.c_info.guest_type)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! JSON objects as arguments of `-device`, `-blockdev`, `-object` and `-netdev`, with the place of every value.
 
-use super::properties::Property;
+use super::Property;
 use std::ops::Range;
 
 /// The limit of nesting: QEMU's own objects have at most four levels.
@@ -16,7 +16,7 @@ pub(super) fn properties(text: &str) -> Option<Vec<Property>> {
 }
 
 /// A text as JSON.
-pub(super) fn written(value: &str) -> String {
+pub(in super::super) fn written(value: &str) -> String {
     serde_json::Value::from(value).to_string()
 }
 

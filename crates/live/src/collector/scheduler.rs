@@ -7,19 +7,15 @@ use aya::programs::trace_point::TracePointLink;
 use aya::programs::{ProgramError, TracePoint};
 use exits::Isa;
 
-use super::super::programs::offset;
-use super::super::refusal::{chain, rejected};
+use super::refusal::{chain, rejected};
+use crate::tracefs::offset;
 use crate::{Error, Tracefs};
 
 /// The programs and the events of `sched` that they take.
 const PROGRAMS: [(&str, &str); 2] = [("woken", "sched_wakeup"), ("switched", "sched_switch")];
 
 /// Values of the programs' variables. What cannot be had goes to `missing`.
-pub(in super::super) fn globals(
-    root: &Path,
-    isa: Isa,
-    missing: &mut Vec<String>,
-) -> Vec<(&'static str, u32)> {
+pub(super) fn globals(root: &Path, isa: Isa, missing: &mut Vec<String>) -> Vec<(&'static str, u32)> {
     // HLT and MWAIT: Intel SDM volume 3, appendix C, and AMD APM volume 2, appendix C.
     let (halt, mwait) = match isa {
         Isa::Vmx => (12, 36),
@@ -38,9 +34,9 @@ fn offsets(root: &Path) -> Result<[(&'static str, u32); 3], Error> {
     let switch = tracefs.format("sched", "sched_switch")?;
     let wakeup = tracefs.format("sched", "sched_wakeup")?;
     Ok([
-        ("switch_state_at", offset(&switch, "sched_switch", "prev_state", 8)?),
-        ("switch_next_at", offset(&switch, "sched_switch", "next_pid", 4)?),
-        ("wakeup_thread_at", offset(&wakeup, "sched_wakeup", "pid", 4)?),
+        ("switch_state_at", offset(&switch, "sched", "prev_state", 8)?),
+        ("switch_next_at", offset(&switch, "sched", "next_pid", 4)?),
+        ("wakeup_thread_at", offset(&wakeup, "sched", "pid", 4)?),
     ])
 }
 

@@ -1,9 +1,8 @@
 //! Interrupts of assigned devices: the IOMMU's support for posting them, and the number that the host handles
 //! itself.
 
+use super::iommu::{AmdFeatures, IntelCapabilities, hexadecimal};
 use crate::Root;
-use crate::inspection::iommu::hexadecimal;
-use crate::inspection::{AmdFeatures, IntelCapabilities};
 use crate::vms::{AssignedDevice, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
