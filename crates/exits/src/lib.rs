@@ -45,7 +45,7 @@ pub use inhibits::{Inhibit, Inhibits};
 pub use interrupt::Virtualized;
 pub use isa::{Isa, UnknownIsa};
 pub use kernel_version::{BadKernelVersion, KernelVersion};
-pub use long_exit::{LongExit, LongExits, Meanwhile};
+pub use long_exit::{LongExit, LongExits, LongOptions, Meanwhile};
 pub use losses::Losses;
 pub use nested::Nested;
 pub use numbering::InhibitNumbering;

@@ -60,11 +60,31 @@ impl ExitReason {
     }
 }
 
+/// The exits that count as long.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LongOptions {
+    /// They took at least so many nanoseconds.
+    pub bound_ns: u64,
+    /// Those too in which the guest slept.
+    pub sleep: bool,
+}
+
+impl LongOptions {
+    /// The handling time of an exit that counts. One that does not because the guest slept is added to `slept`.
+    pub fn long_ns(self, reason: ExitReason, handling_ns: Option<u64>, slept: &mut u64) -> Option<u64> {
+        let ns = handling_ns.filter(|&ns| ns >= self.bound_ns)?;
+        if !self.sleep && reason.is_sleep() {
+            *slept += 1;
+            return None;
+        }
+        Some(ns)
+    }
+}
+
 /// The longest exits of a source beyond a bound: so many are kept, and all are counted.
 #[derive(Debug, Clone)]
 pub struct LongExits {
-    bound_ns: u64,
-    sleep: bool,
+    options: LongOptions,
     most: usize,
     kept: BinaryHeap<Reverse<Longest>>,
     /// Exits beyond the bound, those kept included.
@@ -90,19 +110,15 @@ impl PartialOrd for Longest {
 }
 
 impl LongExits {
-    /// Exits that took `bound_ns` or longer, the longest `most` of them; those in which a guest slept only with `sleep`.
+    /// The longest `most` of those that count by `options`.
     #[must_use]
-    pub const fn new(bound_ns: u64, sleep: bool, most: usize) -> Self {
-        Self { bound_ns, sleep, most, kept: BinaryHeap::new(), beyond: 0, slept: 0 }
+    pub const fn new(options: LongOptions, most: usize) -> Self {
+        Self { options, most, kept: BinaryHeap::new(), beyond: 0, slept: 0 }
     }
 
     /// Tests whether an exit counts, before anything is made of it.
     pub fn takes(&mut self, reason: ExitReason, handling_ns: Option<u64>) -> bool {
-        let Some(ns) = handling_ns.filter(|&ns| ns >= self.bound_ns) else { return false };
-        if !self.sleep && reason.is_sleep() {
-            self.slept += 1;
-            return false;
-        }
+        let Some(ns) = self.options.long_ns(reason, handling_ns, &mut self.slept) else { return false };
         self.beyond += 1;
         self.kept.len() < self.most || self.kept.peek().is_some_and(|Reverse(least)| least.0.handling_ns < ns)
     }
@@ -144,18 +160,21 @@ mod tests {
 
     #[test]
     fn sleep_is_left_out_and_counted() {
-        let mut exits = LongExits::new(50, false, 10);
+        let mut exits = LongExits::new(LongOptions { bound_ns: 50, sleep: false }, 10);
         assert!(!exits.takes(ExitReason::svm(0x78), Some(90)) && !exits.takes(ExitReason::vmx(12), Some(90)));
         assert!(!exits.takes(ExitReason::svm(0x7c), Some(49)) && !exits.takes(ExitReason::svm(0x7c), None));
         assert!(exits.takes(ExitReason::svm(0x7c), Some(50)));
         assert_eq!((exits.beyond, exits.slept), (1, 2));
-        assert!(LongExits::new(50, true, 10).takes(ExitReason::svm(0x78), Some(90)));
+        assert!(
+            LongExits::new(LongOptions { bound_ns: 50, sleep: true }, 10)
+                .takes(ExitReason::svm(0x78), Some(90))
+        );
     }
 
     proptest! {
         #[test]
         fn the_longest_are_kept_and_all_are_counted(times in prop::collection::vec(0..200u64, 0..100), most in 1..20usize) {
-            let mut exits = LongExits::new(100, false, most);
+            let mut exits = LongExits::new(LongOptions { bound_ns: 100, sleep: false }, most);
             for (at, &ns) in times.iter().enumerate() {
                 if exits.takes(ExitReason::svm(0x7c), Some(ns)) {
                     exits.keep(exit(at as u64, ns));

@@ -41,7 +41,11 @@ fn host(vms: u32) -> Host {
         halt_polling: Some(HaltPolling::default()),
         state: Some(State { status: conclusions::activation::Status::Active, reasons: Vec::new() }),
     };
-    Host { totals, vms: identities.into_values().map(|vm| (vm, facts.clone())).collect(), ..Host::default() }
+    Host {
+        totals: totals.into(),
+        vms: identities.into_values().map(|vm| (vm, facts.clone())).collect(),
+        ..Host::default()
+    }
 }
 
 /// Adding what was counted since the last answer.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use conclusions::activation::Status;
 use doctor::Tally;
@@ -71,7 +72,7 @@ pub struct OwnCost {
 #[derive(Debug, Clone, Default)]
 pub struct Host {
     /// The exits.
-    pub totals: Totals,
+    pub totals: Arc<Totals>,
     /// The running VMs.
     pub vms: BTreeMap<VmIdentity, VmHost>,
     /// The daemon of I/O workers; `None` without one.
@@ -385,7 +386,7 @@ mod tests {
             } } },
         });
         Host {
-            totals,
+            totals: Arc::new(totals),
             vms: [(web, facts)].into(),
             io_workers: Some(IoWorkers::of_tree(&daemon)),
             findings: Some(Tally { fail: 1, warn: 2, pass: 3, skip: 4 }),

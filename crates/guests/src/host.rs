@@ -4,7 +4,6 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use guest::{WAITING, pipes};
 use super::reception::Reception;
 use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError};
-use crate::Output;
 
 /// The host: scripts run as processes of this machine, in a folder of their own.
 #[derive(Debug)]
@@ -55,14 +53,6 @@ impl Guest for HostGuest {
         Some(Ipv4Addr::LOCALHOST.into())
     }
 
-    fn process(&self) -> Option<i32> {
-        None
-    }
-
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
-        run_armed(self.arm(script, limit)?)
-    }
-
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
         let mut command = Command::new("sh");
         command.args(["-c", WAITING, "sh", script]).current_dir(&self.folder);
@@ -77,12 +67,6 @@ impl Guest for HostGuest {
     fn stop(&mut self) -> Result<(), GuestError> {
         Ok(())
     }
-}
-
-/// Releases a script and waits for its end.
-pub(super) fn run_armed(mut armed: Box<dyn Armed>) -> Result<Output, GuestError> {
-    armed.release()?;
-    armed.finish(&AtomicBool::new(false)).map(|finished| finished.output)
 }
 
 #[cfg(test)]

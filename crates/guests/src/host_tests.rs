@@ -1,26 +1,13 @@
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::*;
+use crate::testing::{LONG, ends};
 
 fn host() -> (tempfile::TempDir, HostGuest) {
     let folder = tempfile::tempdir().unwrap();
     let guest = HostGuest::new(0, folder.path()).unwrap();
     (folder, guest)
-}
-
-const LONG: Duration = Duration::from_secs(60);
-
-/// Tests whether a process ends soon; a zombie counts as ended.
-fn ends(pid: &str) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
-        match std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")) {
-            Ok(stat) if !stat.contains(") Z ") => std::thread::sleep(Duration::from_millis(20)),
-            _ => return true,
-        }
-    }
-    false
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub mod shell;
 mod span;
 mod ssh;
 mod start;
+#[cfg(test)]
+mod testing;
 mod waiting;
 mod xen;
 mod xen_image;
@@ -58,8 +60,10 @@ pub trait Guest: Send {
     /// The address at which it reaches the host.
     fn host_address(&self) -> Option<IpAddr>;
 
-    /// Its process on this host, if there is one (QEMU): for samples of its threads.
-    fn process(&self) -> Option<i32>;
+    /// Its process on this host, for samples of its threads: QEMU has one, and Xen's vCPUs are not threads of dom0.
+    fn process(&self) -> Option<i32> {
+        None
+    }
 
     /// A function that cuts it off, if it is a process of this program. It may be called from another thread,
     /// also after the guest has ended.
@@ -71,7 +75,11 @@ pub trait Guest: Send {
     ///
     /// # Errors
     /// If the guest cannot be reached or `limit` has expired. A status other than 0 is not an error.
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError>;
+    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
+        let mut armed = self.arm(script, limit)?;
+        armed.release()?;
+        armed.finish(&AtomicBool::new(false)).map(|finished| finished.output)
+    }
 
     /// Prepares a script so that one word releases it, for a simultaneous start in all guests.
     ///

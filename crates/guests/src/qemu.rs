@@ -21,11 +21,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::connection::{AgentLine, Connection};
-use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::{NetBackend, QemuPlan};
 use super::{Armed, Cut, Guest, GuestError, GuestFiles};
-use crate::Output;
 use data_plane::DataPlane;
 
 pub use data_plane::DataPlanes;
@@ -262,10 +260,6 @@ impl Guest for QemuGuest {
             // It may have ended already.
             let _ = pidfd_send_signal(&process, Signal::KILL);
         }))
-    }
-
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
-        run_armed(self.arm(script, limit)?)
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {

@@ -161,14 +161,6 @@ impl Guest for AgentGuest {
         None
     }
 
-    fn process(&self) -> Option<i32> {
-        None
-    }
-
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
-        super::host::run_armed(self.arm(script, limit)?)
-    }
-
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

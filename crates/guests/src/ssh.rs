@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use guest::{Ending, Line, WAITING, pipes};
 
-use super::host::run_armed;
 use super::plan::SshAccess;
 use super::reception::Reception;
 use super::waiting::Waiting;
 use super::{Armed, Guest, GuestError};
-use crate::Output;
 use crate::shell::quoted;
 
 /// One machine. All its commands share one connection, so that a release costs one packet and no login.
@@ -168,14 +166,6 @@ impl Guest for SshGuest {
 
     fn host_address(&self) -> Option<IpAddr> {
         self.host_address
-    }
-
-    fn process(&self) -> Option<i32> {
-        None
-    }
-
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
-        run_armed(self.arm(script, limit)?)
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {

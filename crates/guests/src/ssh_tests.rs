@@ -5,20 +5,7 @@ use std::process::Child;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-
-const LONG: Duration = Duration::from_secs(60);
-
-/// Tests whether a process ends soon; a zombie counts as ended.
-fn ends(pid: &str) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
-        match std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")) {
-            Ok(stat) if !stat.contains(") Z ") => std::thread::sleep(Duration::from_millis(20)),
-            _ => return true,
-        }
-    }
-    false
-}
+use crate::testing::{LONG, ends};
 
 /// A server on the loopback interface with its own keys, stopped when dropped.
 struct Server {

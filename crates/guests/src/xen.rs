@@ -95,11 +95,6 @@ impl Guest for XenGuest {
         self.channel.host_address()
     }
 
-    /// Xen's vCPUs are not threads of dom0.
-    fn process(&self) -> Option<i32> {
-        None
-    }
-
     fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
         self.channel.run(script, limit)
     }

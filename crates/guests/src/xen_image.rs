@@ -19,12 +19,10 @@ use rustix::fs::OFlags;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use super::connection::{AgentLine, Connection};
-use super::host::run_armed;
 use super::last_words::LastWords;
 use super::plan::XenImagePlan;
 use super::xl::Xl;
 use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
-use crate::Output;
 
 /// The time for a domain to power off before it is destroyed.
 const POWER_OFF: Duration = Duration::from_secs(30);
@@ -230,21 +228,12 @@ impl Guest for XenImageGuest {
         self.host_address
     }
 
-    /// Xen's vCPUs are not threads of dom0.
-    fn process(&self) -> Option<i32> {
-        None
-    }
-
     fn cut(&self) -> Option<Cut> {
         let (xl, domain) = (self.domain.xl.clone(), self.domain.name.clone());
         Some(Box::new(move || {
             // It may have ended already.
             let _ = xl.ask(&["destroy", &domain]);
         }))
-    }
-
-    fn run(&mut self, script: &str, limit: Duration) -> Result<Output, GuestError> {
-        run_armed(self.arm(script, limit)?)
     }
 
     fn arm(&mut self, script: &str, limit: Duration) -> Result<Box<dyn Armed>, GuestError> {

@@ -68,11 +68,7 @@ impl InterruptVirtualization {
     /// parameter otherwise. `avic=auto` (Linux 6.18 and later) becomes one of them while the module loads.
     #[must_use]
     pub fn enabled(&self) -> Option<bool> {
-        match self.value.as_deref()? {
-            "Y" | "y" | "1" => Some(true),
-            "N" | "n" | "0" => Some(false),
-            _ => None,
-        }
+        modules::switch(self.value.as_deref()?)
     }
 }
 

@@ -95,11 +95,7 @@ pub(crate) fn access(
 pub fn switch(root: &Path, module: &str, parameter: &str) -> Option<bool> {
     let path = format!("/sys/module/{module}/parameters/{parameter}");
     let text = Root::directory(root).text(&path, "Y or N").ok()?;
-    match text.as_str() {
-        "Y" | "y" | "1" => Some(true),
-        "N" | "n" | "0" => Some(false),
-        _ => None,
-    }
+    crate::modules::switch(&text)
 }
 
 fn obstacle(device: &Path, error: &std::io::Error, cpu: &Cpu, module: Option<&str>) -> Obstacle {

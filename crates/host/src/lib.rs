@@ -41,7 +41,7 @@ pub use hypervisor::Hypervisor;
 pub use inspection::{Inspection, posting};
 pub use interrupts::{Availability, InterruptVirtualization};
 pub use lack::Lack;
-pub use modules::Parameters;
+pub use modules::{Parameters, switch};
 pub use pci_function::{FunctionRole, PciFunction, whole_address};
 pub use root::{Ownership, Root};
 pub use xen_control::XenControl;

@@ -27,3 +27,13 @@ pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     }
     Some(parameters)
 }
+
+/// A boolean parameter, as `param_get_bool` of `kernel/params.c` prints it and people write it; `None` for other text.
+#[must_use]
+pub fn switch(value: &str) -> Option<bool> {
+    match value.trim() {
+        "Y" | "y" | "1" => Some(true),
+        "N" | "n" | "0" => Some(false),
+        _ => None,
+    }
+}

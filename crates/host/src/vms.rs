@@ -182,7 +182,7 @@ impl Vms {
 /// The name of the VM of process `pid`, from its command line, without a check that it has one.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
-    names_of(root, pid)?.0
+    named(&Process::new(&Root::directory(root), pid))?.2
 }
 
 /// The name of the VM of process `pid` and its names in the program that made it, from what the process shows, without a
@@ -191,11 +191,17 @@ pub fn name_of(root: &Path, pid: i32) -> Option<String> {
 pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     let root = &Root::directory(root);
     let process = Process::new(root, pid);
+    let (vmm, arguments, name) = named(&process)?;
+    let management = Management::of(vmm, name.as_deref(), &arguments, &process.control_groups());
+    Some((name, management))
+}
+
+/// The VMM of a process, its arguments, and the name of the VM in them.
+fn named(process: &Process) -> Option<(Vmm, Vec<String>, Option<String>)> {
     let arguments = process.arguments();
     let vmm = Vmm::of(process.executable().as_deref(), &process.command()?, &arguments);
     let name = name::of(vmm, &arguments);
-    let management = Management::of(vmm, name.as_deref(), &arguments, &process.control_groups());
-    Some((name, management))
+    Some((vmm, arguments, name))
 }
 
 fn is_number(name: &str) -> bool {

@@ -13,7 +13,7 @@ use crate::namespaces;
 use crate::packages::succeeded;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::{Invocation, LIBRARIES};
-use crate::tree::{copy, disk_usage, write};
+use crate::tree::{copy, disk_usage, furnish, remove, write};
 
 // Names of an image's files and folders.
 pub(crate) const KERNEL: &str = "kernel.flat";
@@ -205,10 +205,6 @@ pub(crate) fn reporting_guest(root: &Path, modules: &[(String, Vec<u8>)]) -> Res
 
 /// Makes those files and folders for an emulated host that packages' scripts would have made.
 fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
-    for folder in ["proc", "sys", "dev", "run", "tmp", "root", "mnt"] {
-        let path = root.join(folder);
-        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
-    }
     let files = [
         (
             "etc/passwd",
@@ -221,14 +217,24 @@ fn prepare_tree(root: &Path, release: &str) -> Result<(), Error> {
         // program's version.
         ("usr/bin/exitless", ""),
     ];
-    for (path, contents) in files {
-        write(&root.join(path), contents.as_bytes())?;
-    }
+    furnish(root, &["proc", "sys", "dev", "run", "tmp", "root", "mnt"], &files)?;
     let awk = root.join("usr/bin/awk");
     if !awk.exists() {
         symlink("gawk", &awk).map_err(Error::file("Could not link", &awk))?;
     }
     list_modules(root, release)
+}
+
+/// Makes /lib a link, in which depmod looks for modules. Packages of older releases have them there.
+pub(crate) fn merge_libraries(root: &Path) -> Result<(), Error> {
+    let (own, merged) = (root.join("lib"), root.join("usr/lib"));
+    let modules = own.join("modules");
+    if modules.exists() {
+        let place = merged.join("modules");
+        fs::rename(&modules, &place).map_err(Error::file("Could not move", &modules))?;
+    }
+    remove(&own)?;
+    symlink("usr/lib", &own).map_err(Error::file("Could not link", own))
 }
 
 /// Writes modules.dep and its companions.
@@ -281,4 +287,19 @@ fn keep_tools(root: &Path, tools: &Path) -> Result<(), Error> {
 pub(crate) fn run(invocation: &Invocation, wrapper: &[&str], name: &str) -> Result<(), Error> {
     let output = invocation.command_under(wrapper).output().map_err(Error::file("Could not start", name))?;
     succeeded(name, &output).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_of_an_older_package_are_where_depmod_looks() {
+        let root = tempfile::tempdir().unwrap();
+        write(&root.path().join("lib/modules/5.10/a.ko"), b"x").unwrap();
+        fs::create_dir_all(root.path().join("usr/lib")).unwrap();
+        merge_libraries(root.path()).unwrap();
+        assert!(root.path().join("usr/lib/modules/5.10/a.ko").exists());
+        assert!(root.path().join("lib").is_symlink() && root.path().join("lib/modules/5.10/a.ko").exists());
+    }
 }

@@ -1,14 +1,12 @@
 //! Debian's other kernels, of which a host of KVM can boot one in place of that of the laboratories' image, with its
 //! modules. All else stays: the disk, and the guests' kernel on it.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{PackedKernel, files_below};
+use crate::assemble::{PackedKernel, merge_libraries};
 use crate::cache::Cache;
 use crate::definition::{Emulator, Hypervisor, Lab};
 use crate::device::Device;
@@ -19,8 +17,8 @@ use crate::kernel::{self, FlatKernel};
 use crate::packages::{self, Package};
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe::{self, COMPONENTS, RELEASE};
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Place, Recorded};
-use crate::tree::{copy, remove, write};
+use crate::recorded::{Built, Manifest, Place, files_in};
+use crate::tree::{copy, write};
 use crate::unpack;
 
 /// The effort of preparing one, beyond the image that all laboratories share.
@@ -158,35 +156,15 @@ fn packages_of(release: &str, names: &[&str]) -> Option<Vec<String>> {
     Some(parts.into_iter().filter(|part| names.contains(&part.as_str())).collect())
 }
 
-/// Its packages and steps.
+/// A kernel of Debian's that was made ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KernelManifest {
-    /// Identifies the recipe.
-    pub key: String,
-    /// The kernel's release, as `uname -r` prints it.
-    pub kernel_release: String,
+pub struct ReadyKernel {
     /// For each module, the files to load, in the order of loading. What is built in has none.
     loading: Loading,
-    /// Its files.
-    pub files: Vec<FileRecord>,
-    /// Everything that went in.
-    pub packages: Vec<PackageRecord>,
-}
-
-impl Recorded for KernelManifest {
-    const KIND: &'static str = "a manifest of a kernel";
-
-    fn files(&self) -> &[FileRecord] {
-        &self.files
-    }
-
-    fn packages(&self) -> &[PackageRecord] {
-        &self.packages
-    }
 }
 
 /// A kernel with its modules, ready to be booted.
-pub type KernelImage = Built<KernelManifest>;
+pub type KernelImage = Built<ReadyKernel>;
 
 impl KernelImage {
     /// The kernel, if it is there.
@@ -230,7 +208,7 @@ impl KernelImage {
 
     /// Modules that the channel to the host needs, in the order of loading.
     pub(crate) fn channel_modules(&self) -> Vec<String> {
-        with_needs(&self.manifest().loading, &CHANNEL_MODULES)
+        with_needs(&self.manifest().of_kind.loading, &CHANNEL_MODULES)
     }
 
     /// Modules that a host loads before it waits for an order, in the order of loading.
@@ -244,7 +222,7 @@ impl KernelImage {
             Hypervisor::Kvm { vendor_module } => vendor_module.replace('-', "_"),
             Hypervisor::Xen => String::new(),
         };
-        with_needs(&self.manifest().loading, &[disk, &[vendor.as_str()]].concat())
+        with_needs(&self.manifest().of_kind.loading, &[disk, &[vendor.as_str()]].concat())
     }
 
     /// Names and contents of the modules, and of depmod's lists of them.
@@ -259,42 +237,22 @@ fn make(
     root: &Path,
     folder: &Path,
     on_progress: OnProgress<'_>,
-) -> Result<KernelManifest, Error> {
+) -> Result<Manifest<ReadyKernel>, Error> {
     unpack::unpack(packages, root, &recipe::LEFT_OUT, on_progress)?;
     on_progress(Progress { step: Step::Assemble, done: 0, total: 1 });
     merge_libraries(root)?;
     let kernel = PackedKernel::of(root)?;
     write(&folder.join(KERNEL), &kernel.elf)?;
     let loading = keep_modules(root, &folder.join(MODULES), &kernel.release, &all_modules())?;
-    let mut paths = vec![KERNEL.to_owned()];
     // Where `doctor` looks for it, too.
     let configuration = root.join(format!("boot/config-{}", kernel.release));
     if configuration.is_file() {
         copy(&configuration, &folder.join(MODULES).join("config"))?;
     }
-    let kept = files_below(&folder.join(MODULES));
-    let names = kept.iter().filter_map(|path| path.file_name()?.to_str());
-    paths.extend(names.map(|name| format!("{MODULES}/{name}")));
-    paths.sort();
-    Ok(KernelManifest {
-        key,
-        kernel_release: kernel.release,
-        loading,
-        files: recorded::files(folder, paths)?,
-        packages: recorded::packages(packages)?,
-    })
-}
-
-/// Makes /lib a link, in which depmod looks for modules. Packages of older releases have them there.
-fn merge_libraries(root: &Path) -> Result<(), Error> {
-    let (own, merged) = (root.join("lib"), root.join("usr/lib"));
-    let modules = own.join("modules");
-    if modules.exists() {
-        let place = merged.join("modules");
-        fs::rename(&modules, &place).map_err(Error::file("Could not move", &modules))?;
-    }
-    remove(&own)?;
-    symlink("usr/lib", &own).map_err(Error::file("Could not link", own))
+    let mut files = files_in(folder, MODULES);
+    files.push(KERNEL.to_owned());
+    files.sort();
+    Manifest::new(key, kernel.release, ReadyKernel { loading }, (folder, files), packages)
 }
 
 #[cfg(test)]
@@ -346,15 +304,5 @@ mod tests {
             let others = places.iter().enumerate().filter(|(other, _)| *other != at);
             assert!(others.into_iter().all(|(_, other)| !other.starts_with(prefix)), "{prefix}");
         }
-    }
-
-    #[test]
-    fn modules_of_an_older_package_are_where_depmod_looks() {
-        let root = tempfile::tempdir().unwrap();
-        write(&root.path().join("lib/modules/5.10/a.ko"), b"x").unwrap();
-        fs::create_dir_all(root.path().join("usr/lib")).unwrap();
-        merge_libraries(root.path()).unwrap();
-        assert!(root.path().join("usr/lib/modules/5.10/a.ko").exists());
-        assert!(root.path().join("lib").is_symlink() && root.path().join("lib/modules/5.10/a.ko").exists());
     }
 }

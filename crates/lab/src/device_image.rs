@@ -2,19 +2,20 @@
 //! kernel knows no AMD IOMMU; modules for it; and a guest that drives the devices.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::{PackedKernel, files_below, list_modules, reporting_guest, unpacked_module};
+use crate::assemble::{
+    PackedKernel, files_below, list_modules, merge_libraries, reporting_guest, unpacked_module,
+};
 use crate::error::Error;
 use crate::guest_initial_ram_disk::{Loading, loading, with_needs};
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe::{self, COMPONENTS, RELEASE};
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
+use crate::recorded::{Built, Manifest, Recipe, files_in};
 use crate::tree::{copy, write};
 use crate::unpack;
 
@@ -42,37 +43,17 @@ const GUEST_RAM_DISK: &str = "initrd.img";
 /// emulated clock.
 pub(crate) const GUEST: [&str; 2] = [KERNEL, GUEST_RAM_DISK];
 
-/// Its packages and steps.
+/// The host of KVM with devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeviceManifest {
-    /// Identifies the recipe.
-    pub key: String,
-    /// The kernel's release, as `uname -r` prints it.
-    pub kernel_release: String,
+pub struct DeviceHost {
     /// Modules that the host loads, by file name in the order of loading.
     pub modules: Vec<String>,
-    /// Its files.
-    pub files: Vec<FileRecord>,
-    /// Everything that went in.
-    pub packages: Vec<PackageRecord>,
-}
-
-impl Recorded for DeviceManifest {
-    const KIND: &'static str = "a manifest of a host with devices";
-
-    fn files(&self) -> &[FileRecord] {
-        &self.files
-    }
-
-    fn packages(&self) -> &[PackageRecord] {
-        &self.packages
-    }
 }
 
 /// A finished kernel for hosts with devices, with all that belongs to it.
-pub type DeviceImage = Built<DeviceManifest>;
+pub type DeviceImage = Built<DeviceHost>;
 
-impl Recipe for DeviceManifest {
+impl Recipe for DeviceHost {
     const PREFIX: &'static str = "devices-";
     const SPACE_MIB: u64 = 1000;
     const PACKAGES: &'static [&'static str] = &PACKAGES;
@@ -90,14 +71,10 @@ impl Recipe for DeviceManifest {
         root: &Path,
         folder: &Path,
         on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Manifest<Self>, Error> {
         unpack::unpack(packages, root, &recipe::LEFT_OUT, on_progress)?;
         on_progress(Progress { step: Step::Assemble, done: 0, total: 1 });
-        // depmod looks in /lib, which a package that is not here makes a link.
-        let link = root.join("lib");
-        if !link.exists() {
-            symlink("usr/lib", &link).map_err(Error::file("Could not link", &link))?;
-        }
+        merge_libraries(root)?;
         let kernel = PackedKernel::of(root)?;
         write(&folder.join(KERNEL), &kernel.elf)?;
         let wanted = [&EARLY_MODULES[..], &LATER_MODULES, &GUEST_MODULES].concat();
@@ -110,7 +87,11 @@ impl Recipe for DeviceManifest {
             })
             .collect();
         write(&folder.join(GUEST_RAM_DISK), &reporting_guest(root, &drivers?)?)?;
-        manifest(folder, packages, kernel.release, with_needs(&order, &EARLY_MODULES))
+        let mut files = files_in(folder, MODULES);
+        files.extend(GUEST.map(str::to_owned));
+        files.sort();
+        let host = Self { modules: with_needs(&order, &EARLY_MODULES) };
+        Manifest::new(Self::content_key(), kernel.release, host, (folder, files), packages)
     }
 }
 
@@ -144,30 +125,11 @@ pub(crate) fn keep_modules(root: &Path, to: &Path, release: &str, wanted: &[&str
     Ok(order)
 }
 
-fn manifest(
-    folder: &Path,
-    packages: &[Package],
-    kernel_release: String,
-    modules: Vec<String>,
-) -> Result<DeviceManifest, Error> {
-    let mut paths: Vec<String> = GUEST.map(str::to_owned).to_vec();
-    let kept = files_below(&folder.join(MODULES));
-    let names = kept.iter().filter_map(|path| path.file_name()?.to_str());
-    paths.extend(names.map(|name| format!("{MODULES}/{name}")));
-    paths.sort();
-    Ok(DeviceManifest {
-        key: DeviceManifest::content_key(),
-        kernel_release,
-        modules,
-        files: recorded::files(folder, paths)?,
-        packages: recorded::packages(packages)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::Cache;
+    use crate::recorded::{self, FileRecord};
 
     #[test]
     fn a_missing_file_is_damage_and_the_modules_come_with_their_lists() {
@@ -176,10 +138,10 @@ mod tests {
         assert!(DeviceImage::find(&cache).unwrap().is_none());
         let folder = DeviceImage::place(&cache);
         let record = |path: &str| FileRecord { path: path.into(), bytes: 1, sha256: String::new() };
-        let manifest = DeviceManifest {
-            key: DeviceManifest::content_key(),
+        let manifest = Manifest {
+            key: DeviceHost::content_key(),
             kernel_release: "6.12".into(),
-            modules: vec!["a.ko".into()],
+            of_kind: DeviceHost { modules: vec!["a.ko".into()] },
             files: vec![record(KERNEL), record("modules/a.ko"), record("modules/modules.dep")],
             packages: Vec::new(),
         };

@@ -18,8 +18,8 @@ use crate::packages::Package;
 use crate::progress::{Effort, OnProgress, Progress, Step};
 use crate::recipe;
 pub(crate) use crate::recorded::MANIFEST;
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
-use crate::tree::{copy, remove, write};
+use crate::recorded::{self, Built, Manifest, Recipe};
+use crate::tree::{copy, furnish, remove, write};
 use crate::unpack;
 
 /// The effort of building the guest image. With the laboratories' packages in the cache, only 4 MiB are
@@ -40,35 +40,14 @@ const SPACE_TO_BUILD: u64 = 1500;
 /// Free space in the root's file system, in bytes. Guests cannot use it: their root is read-only.
 const ROOM: u64 = 16 << 20;
 
-/// The manifest of a guest image.
+/// The guest. Its manifest records all files except the root, which contains the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestManifest {
-    /// Identifies the recipe.
-    pub key: String,
-    /// The kernel's release, as `uname -r` prints it.
-    pub kernel_release: String,
-    /// Its files, except the root, which contains this manifest.
-    pub files: Vec<FileRecord>,
-    /// The packages that it was built from.
-    pub packages: Vec<PackageRecord>,
-}
-
-impl Recorded for GuestManifest {
-    const KIND: &'static str = "a manifest of a guest image";
-
-    fn files(&self) -> &[FileRecord] {
-        &self.files
-    }
-
-    fn packages(&self) -> &[PackageRecord] {
-        &self.packages
-    }
-}
+pub struct Guest {}
 
 /// A finished guest image.
-pub type GuestImage = Built<GuestManifest>;
+pub type GuestImage = Built<Guest>;
 
-impl Recipe for GuestManifest {
+impl Recipe for Guest {
     const PREFIX: &'static str = "guest-";
     const SPACE_MIB: u64 = SPACE_TO_BUILD;
     const PACKAGES: &'static [&'static str] = &guest_recipe::PACKAGES;
@@ -84,7 +63,7 @@ impl Recipe for GuestManifest {
         root: &Path,
         folder: &Path,
         on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Manifest<Self>, Error> {
         let modules_and_kernel = |folder: &&str| !matches!(*folder, "boot" | "usr/lib/modules");
         let left_out = recipe::LEFT_OUT.iter().chain(&guest_recipe::LEFT_OUT).copied();
         let at_once: Vec<&str> = left_out.filter(modules_and_kernel).collect();
@@ -102,12 +81,14 @@ impl Recipe for GuestManifest {
         write(&folder.join(INITIAL_RAM_DISK), &guest_initial_ram_disk::make(root, &kernel.release)?)?;
         ["boot", "usr/lib/modules"].iter().try_for_each(|below| remove(&root.join(below)))?;
         step();
-        let manifest = manifest(folder, packages, kernel.release)?;
+        let files = [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK];
+        let recorded = (folder, files.map(str::to_owned));
+        let manifest = Manifest::new(Self::content_key(), kernel.release, Self {}, recorded, packages)?;
         prepare_tree(root)?;
         let beside = root.join(BESIDE_THE_ROOT);
         fs::create_dir_all(&beside).map_err(Error::file("Could not make", &beside))?;
         recorded::write_manifest(&beside, &manifest)?;
-        for file in [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK] {
+        for file in files {
             copy(&folder.join(file), &beside.join(file))?;
         }
         step();
@@ -154,15 +135,6 @@ impl GuestImage {
     }
 }
 
-fn manifest(folder: &Path, packages: &[Package], kernel_release: String) -> Result<GuestManifest, Error> {
-    Ok(GuestManifest {
-        key: guest_recipe::content_key(),
-        kernel_release,
-        files: recorded::files(folder, [KERNEL, COMPRESSED_KERNEL, INITIAL_RAM_DISK].map(str::to_owned))?,
-        packages: recorded::packages(packages)?,
-    })
-}
-
 /// Makes those files and folders for the tools that packages' scripts would have made.
 fn prepare_tree(root: &Path) -> Result<(), Error> {
     const FOLDERS: [&str; 12] = [
@@ -179,10 +151,6 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         "var/lib/nginx",
         "var/lib/mosquitto",
     ];
-    for folder in FOLDERS {
-        let path = root.join(folder);
-        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
-    }
     let files = [
         (
             "etc/passwd",
@@ -194,9 +162,7 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n10.0.2.2 host\n"),
         ("etc/hostname", "guest\n"),
     ];
-    for (path, contents) in files {
-        write(&root.join(path), contents.as_bytes())?;
-    }
+    furnish(root, &FOLDERS, &files)?;
     let awk = root.join("usr/bin/awk");
     if !awk.exists() {
         symlink("gawk", &awk).map_err(Error::file("Could not link", &awk))?;

@@ -11,45 +11,25 @@ use crate::kernel::FlatKernel;
 use crate::packages::Package;
 use crate::progress::OnProgress;
 use crate::recipe;
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
+use crate::recorded::{Built, Manifest, Recipe};
 use crate::unpack;
 
 /// Disk space for the packages, the unpacked tree and the image during a build, in MiB.
 const SPACE_TO_BUILD: u64 = 3000;
 
-/// The manifest of an image.
+/// The host that all laboratories share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Identifies the recipe.
-    pub key: String,
-    /// The kernel's release, as `uname -r` prints it.
-    pub kernel_release: String,
+pub struct Host {
     /// Physical address of the kernel.
     pub kernel_address: u64,
     /// Physical address of its PVH entry.
     pub kernel_entry: u64,
-    /// Files whose hashes are checked.
-    pub files: Vec<FileRecord>,
-    /// The packages that it was built from.
-    pub packages: Vec<PackageRecord>,
-}
-
-impl Recorded for Manifest {
-    const KIND: &'static str = "a manifest";
-
-    fn files(&self) -> &[FileRecord] {
-        &self.files
-    }
-
-    fn packages(&self) -> &[PackageRecord] {
-        &self.packages
-    }
 }
 
 /// A finished image in the cache.
-pub type Image = Built<Manifest>;
+pub type Image = Built<Host>;
 
-impl Recipe for Manifest {
+impl Recipe for Host {
     const PREFIX: &'static str = "image-";
     const SPACE_MIB: u64 = SPACE_TO_BUILD;
     const PACKAGES: &'static [&'static str] = &recipe::PACKAGES;
@@ -65,36 +45,26 @@ impl Recipe for Manifest {
         root: &Path,
         folder: &Path,
         on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Manifest<Self>, Error> {
         unpack::unpack(packages, root, &recipe::LEFT_OUT, on_progress)?;
         let kernel = assemble::assemble(root, folder, on_progress)?;
-        manifest(folder, packages, &kernel)
+        let mut paths =
+            vec![KERNEL.to_owned(), COMPRESSED_KERNEL.to_owned(), DISK.to_owned(), BUSYBOX.to_owned()];
+        paths.extend(kernel.modules.iter().map(|module| format!("{MODULES}/{module}")));
+        paths.push(format!("{TOOLS}/{}", assemble::STOCK_QEMU));
+        let host = Self { kernel_address: kernel.address, kernel_entry: kernel.entry };
+        Manifest::new(Self::content_key(), kernel.release, host, (folder, paths), packages)
     }
 }
 
 impl Image {
     pub(crate) fn kernel(&self) -> Result<FlatKernel, Error> {
         Ok(FlatKernel {
-            address: self.manifest().kernel_address,
+            address: self.manifest().of_kind.kernel_address,
             bytes: self.read(KERNEL)?,
-            entry: self.manifest().kernel_entry,
+            entry: self.manifest().of_kind.kernel_entry,
         })
     }
-}
-
-fn manifest(folder: &Path, packages: &[Package], kernel: &assemble::Kernel) -> Result<Manifest, Error> {
-    let mut paths =
-        vec![KERNEL.to_owned(), COMPRESSED_KERNEL.to_owned(), DISK.to_owned(), BUSYBOX.to_owned()];
-    paths.extend(kernel.modules.iter().map(|module| format!("{MODULES}/{module}")));
-    paths.push(format!("{TOOLS}/{}", assemble::STOCK_QEMU));
-    Ok(Manifest {
-        key: recipe::content_key(),
-        kernel_release: kernel.release.clone(),
-        kernel_address: kernel.address,
-        kernel_entry: kernel.entry,
-        files: recorded::files(folder, paths)?,
-        packages: recorded::packages(packages)?,
-    })
 }
 
 #[cfg(test)]
@@ -103,6 +73,7 @@ mod tests {
 
     use super::*;
     use crate::cache::Cache;
+    use crate::recorded::{self, FileRecord, PackageRecord};
 
     fn image_with(size: u64) -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().unwrap();
@@ -114,8 +85,7 @@ mod tests {
         let manifest = Manifest {
             key: recipe::content_key(),
             kernel_release: "6.12".into(),
-            kernel_address: 0,
-            kernel_entry: 0,
+            of_kind: Host { kernel_address: 0, kernel_entry: 0 },
             files: vec![record],
             packages: vec![PackageRecord {
                 name: "qemu-system-x86".into(),
@@ -155,5 +125,14 @@ mod tests {
         let (_root, cache) = image_with(4);
         let image = Image::find(&cache).unwrap().unwrap();
         assert_eq!(image.drift(), [("qemu-system-x86", "9", "1:10.0.13+ds-0+deb13u1")]);
+    }
+
+    #[test]
+    fn the_facts_of_a_kind_stand_among_the_others() {
+        let (_root, cache) = image_with(4);
+        let text = std::fs::read_to_string(Image::place(&cache).join(recorded::MANIFEST)).unwrap();
+        let names = ["key", "kernel_release", "kernel_address", "kernel_entry", "files", "packages"];
+        let at: Vec<_> = names.map(|name| text.find(&format!("\n  \"{name}\": ")).unwrap()).into();
+        assert!(at.is_sorted(), "{text}");
     }
 }

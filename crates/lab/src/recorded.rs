@@ -7,6 +7,7 @@ use std::{fs, io};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::assemble::files_below;
 use crate::cache::{Cache, InUse};
 use crate::error::Error;
 use crate::packages::{self, Package};
@@ -38,17 +39,50 @@ pub struct FileRecord {
     pub sha256: String,
 }
 
-/// A manifest of one kind of image.
+/// The manifest of an image with a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest<K> {
+    /// Identifies the recipe.
+    pub key: String,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel_release: String,
+    /// The facts that only this kind of image has.
+    #[serde(flatten)]
+    pub of_kind: K,
+    /// Files whose hashes are checked.
+    pub files: Vec<FileRecord>,
+    /// The packages that it was built from.
+    pub packages: Vec<PackageRecord>,
+}
+
+impl<K> Manifest<K> {
+    /// The manifest of the image in `folder`, with the files at `paths` below it.
+    pub(crate) fn new(
+        key: String,
+        kernel_release: String,
+        of_kind: K,
+        (folder, paths): (&Path, impl IntoIterator<Item = String>),
+        packages: &[Package],
+    ) -> Result<Self, Error> {
+        let files = files(folder, paths)?;
+        Ok(Self { key, kernel_release, of_kind, files, packages: records(packages)? })
+    }
+}
+
+/// A manifest with the files that it records.
 pub(crate) trait Recorded: DeserializeOwned {
-    /// What a file that is none is not: "a manifest".
-    const KIND: &'static str;
+    /// The name of this type of manifest in errors.
+    const NAME: &'static str;
 
     /// Files that are checked.
     fn files(&self) -> &[FileRecord];
+}
 
-    /// Everything that went in.
-    fn packages(&self) -> &[PackageRecord] {
-        &[]
+impl<K: DeserializeOwned> Recorded for Manifest<K> {
+    const NAME: &'static str = "the manifest of an image";
+
+    fn files(&self) -> &[FileRecord] {
+        &self.files
     }
 }
 
@@ -64,7 +98,7 @@ pub(crate) fn find<M: Recorded>(folder: &Path) -> Result<Option<M>, Error> {
         Err(error) => return Err(Error::file("Could not read", path)(error)),
     };
     let manifest: M = serde_json::from_slice(&text)
-        .map_err(|error| Error::Damaged { path, problem: format!("not {}: {error}", M::KIND) })?;
+        .map_err(|error| Error::Damaged { path, problem: format!("it is not {}: {error}", M::NAME) })?;
     for record in manifest.files() {
         let path = folder.join(&record.path);
         let size = path.metadata().map(|metadata| metadata.len());
@@ -130,8 +164,15 @@ pub(crate) fn files(
     paths.into_iter().map(record).collect()
 }
 
+/// The paths of all files in a folder of the image that is built in `folder`.
+pub(crate) fn files_in(folder: &Path, below: &str) -> Vec<String> {
+    let kept = files_below(&folder.join(below));
+    let names = kept.iter().filter_map(|path| path.file_name()?.to_str());
+    names.map(|name| format!("{below}/{name}")).collect()
+}
+
 /// Versions and hashes of packages.
-pub(crate) fn packages(packages: &[Package]) -> Result<Vec<PackageRecord>, Error> {
+fn records(packages: &[Package]) -> Result<Vec<PackageRecord>, Error> {
     let record = |package: &Package| {
         let sha256 = sha256(&package.file)?;
         Ok(PackageRecord { name: package.name.clone(), version: package.version.clone(), sha256 })
@@ -140,7 +181,7 @@ pub(crate) fn packages(packages: &[Package]) -> Result<Vec<PackageRecord>, Error
 }
 
 /// The recipe of an image: what it is built from, where it lies, and how it is made.
-pub(crate) trait Recipe: Recorded + Serialize {
+pub(crate) trait Recipe: Serialize + DeserializeOwned {
     /// Folders of such images begin with this; the key of their recipe follows.
     const PREFIX: &'static str;
     /// The free space that building needs on the disk, in MiB.
@@ -161,7 +202,7 @@ pub(crate) trait Recipe: Recorded + Serialize {
         root: &Path,
         folder: &Path,
         on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error>;
+    ) -> Result<Manifest<Self>, Error>;
 
     /// The image of the current recipe, if it is there.
     fn find(cache: &Cache) -> Result<Option<Built<Self>>, Error> {
@@ -171,15 +212,15 @@ pub(crate) trait Recipe: Recorded + Serialize {
 
 /// A finished image.
 #[derive(Debug, Clone)]
-pub struct Built<M> {
+pub struct Built<K> {
     folder: PathBuf,
-    manifest: M,
+    manifest: Manifest<K>,
     _in_use: InUse,
 }
 
-impl<M> Built<M> {
+impl<K> Built<K> {
     /// Its packages and steps.
-    pub fn manifest(&self) -> &M {
+    pub fn manifest(&self) -> &Manifest<K> {
         &self.manifest
     }
 
@@ -212,10 +253,10 @@ pub(crate) struct Place {
 /// Fetches the packages of an image; into a folder, if they are not kept.
 pub(crate) type Fetch<'a> = &'a dyn Fn(&Path, OnProgress<'_>) -> Result<Vec<Package>, Error>;
 /// Makes the files of an image as [`Recipe::make`] does.
-pub(crate) type Make<'a, M> = &'a dyn Fn(&[Package], &Path, &Path, OnProgress<'_>) -> Result<M, Error>;
+pub(crate) type Make<'a, K> =
+    &'a dyn Fn(&[Package], &Path, &Path, OnProgress<'_>) -> Result<Manifest<K>, Error>;
 
-#[expect(private_bounds, reason = "the kinds of images are this crate's")]
-impl<M: Recorded + Serialize> Built<M> {
+impl<K: Serialize + DeserializeOwned> Built<K> {
     /// The image that `find` finds, built first if there is none. Nothing half-built is ever taken for an image: it is
     /// assembled beside its place and renamed when whole.
     pub(crate) fn found_or_built(
@@ -223,7 +264,7 @@ impl<M: Recorded + Serialize> Built<M> {
         place: &Place,
         find: &dyn Fn() -> Result<Option<Self>, Error>,
         fetch: Fetch<'_>,
-        make: Make<'_, M>,
+        make: Make<'_, K>,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
         if let Some(image) = find()? {
@@ -249,7 +290,7 @@ impl<M: Recorded + Serialize> Built<M> {
         place: &Path,
         work: &Path,
         fetch: Fetch<'_>,
-        make: Make<'_, M>,
+        make: Make<'_, K>,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
         let packages = fetch(work, on_progress)?;
@@ -269,7 +310,7 @@ impl<M: Recorded + Serialize> Built<M> {
     /// Names and contents of the recorded files in a folder of the image.
     pub(crate) fn files_below(&self, folder: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let below = format!("{folder}/");
-        let names = self.manifest.files().iter().filter_map(|file| file.path.strip_prefix(&below));
+        let names = self.manifest.files.iter().filter_map(|file| file.path.strip_prefix(&below));
         names.map(|name| Ok((name.to_owned(), self.read(&format!("{below}{name}"))?))).collect()
     }
 
@@ -278,19 +319,19 @@ impl<M: Recorded + Serialize> Built<M> {
     /// # Errors
     /// [`Error::Damaged`] naming the first file that differs.
     pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        verify(&self.folder, self.manifest.files(), on_progress)
+        verify(&self.folder, &self.manifest.files, on_progress)
     }
 }
 
 #[expect(private_bounds, reason = "the kinds of images are this crate's")]
-impl<M: Recipe> Built<M> {
+impl<K: Recipe> Built<K> {
     /// The image of the current recipe, if it is there and whole by the sizes of its files. In an emulated host the guest
     /// image is the one that it was given.
     ///
     /// # Errors
     /// [`Error::Damaged`] when files are missing or have another size than was recorded.
     pub fn find(cache: &Cache) -> Result<Option<Self>, Error> {
-        M::find(cache)
+        K::find(cache)
     }
 
     /// The image, built first if it is not there. Nothing half-built is ever taken for an image: it is assembled beside
@@ -301,27 +342,27 @@ impl<M: Recipe> Built<M> {
     pub fn find_or_build(cache: &Cache, on_progress: OnProgress<'_>) -> Result<Self, Error> {
         let place = Place {
             folder: Self::place(cache),
-            prefix: M::PREFIX.to_owned(),
-            building: M::BUILDING.to_owned(),
-            space_mib: M::SPACE_MIB,
+            prefix: K::PREFIX.to_owned(),
+            building: K::BUILDING.to_owned(),
+            space_mib: K::SPACE_MIB,
         };
         Self::found_or_built(
             cache,
             &place,
             &|| Self::find(cache),
-            &|_, on_progress| packages::fetch(cache, M::PACKAGES, on_progress),
-            &M::make,
+            &|_, on_progress| packages::fetch(cache, K::PACKAGES, on_progress),
+            &K::make,
             on_progress,
         )
     }
 
     /// Where the image of the current recipe lies.
     pub(crate) fn place(cache: &Cache) -> PathBuf {
-        cache.root().join(format!("{}{}", M::PREFIX, M::content_key()))
+        cache.root().join(format!("{}{}", K::PREFIX, K::content_key()))
     }
 
     /// Packages whose version is not the one with which it was proven: name, here, proven.
     pub fn drift(&self) -> Vec<(&str, &str, &str)> {
-        drift(self.manifest.packages(), M::PROVEN)
+        drift(&self.manifest.packages, K::PROVEN)
     }
 }

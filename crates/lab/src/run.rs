@@ -277,7 +277,7 @@ impl Laboratory<'_> {
             xen: self.lab.is_xen(),
             channel_modules: machine.kernel.as_ref().map(KernelImage::channel_modules).unwrap_or_default(),
             modules: match (&machine.device_image, &machine.kernel) {
-                (Some(image), _) => image.manifest().modules.clone(),
+                (Some(image), _) => image.manifest().of_kind.modules.clone(),
                 (None, Some(kernel)) => kernel.early_modules(self.lab, !request.bare),
                 (None, None) => self.modules(request),
             },
@@ -296,7 +296,7 @@ impl Laboratory<'_> {
                 // Without a disk only Xen's modules are needed, which have names with this prefix.
                 let wanted = |module: &&String| !request.bare || module.starts_with("xen");
                 let needed = |xen: &XenImage| {
-                    let modules = xen.manifest().modules.needed(self.lab.emulator);
+                    let modules = xen.manifest().of_kind.modules.needed(self.lab.emulator);
                     modules.filter(wanted).cloned().collect()
                 };
                 return self.xen.as_ref().map(needed).unwrap_or_default();

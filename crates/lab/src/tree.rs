@@ -26,6 +26,15 @@ pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
     fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
 }
 
+/// Makes folders and files of a root that packages' scripts would have made.
+pub(crate) fn furnish(root: &Path, folders: &[&str], files: &[(&str, &str)]) -> Result<(), Error> {
+    for folder in folders {
+        let path = root.join(folder);
+        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
+    }
+    files.iter().try_for_each(|(path, contents)| write(&root.join(path), contents.as_bytes()))
+}
+
 /// Removes a folder if it is there.
 pub(crate) fn remove(folder: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(folder) {

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::guest_initial_ram_disk::{loading, with_needs};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::tools::Invocation;
-use crate::tree::{remove, write};
+use crate::tree::{furnish, remove, write};
 use crate::xen_guest;
 use crate::xen_recipe::{ATA_MODULES, EARLY_MODULES, GUEST_MODULES, LATER_MODULES, VIRTIO_MODULES};
 
@@ -184,10 +184,6 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         "etc/xen/auto",
         "usr/local/sbin",
     ];
-    for folder in FOLDERS {
-        let path = root.join(folder);
-        fs::create_dir_all(&path).map_err(Error::file("Could not make", &path))?;
-    }
     let files = [
         (
             "etc/passwd",
@@ -200,9 +196,7 @@ fn prepare_tree(root: &Path) -> Result<(), Error> {
         // program's version.
         ("usr/bin/exitless", ""),
     ];
-    for (path, contents) in files {
-        write(&root.join(path), contents.as_bytes())?;
-    }
+    furnish(root, &FOLDERS, &files)?;
     let links = [("usr/bin/awk", "gawk"), ("var/run", "/run"), ("var/lock", "/run/lock")];
     for (path, target) in links {
         let link = root.join(path);

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::packages::Package;
 use crate::progress::{Effort, OnProgress};
 use crate::recipe;
-use crate::recorded::{self, Built, FileRecord, PackageRecord, Recipe, Recorded};
+use crate::recorded::{self, Built, Manifest, Recipe};
 use crate::unpack;
 use crate::xen_disk::{self, Assembled, HYPERVISOR, KERNEL, XenModules};
 use crate::xen_recipe;
@@ -22,37 +22,17 @@ pub const XEN_BUILD_EFFORT: Effort =
 
 const SPACE_TO_BUILD: u64 = 2000;
 
-/// The manifest of the Xen host's image.
+/// The Xen host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct XenManifest {
-    /// Identifies the recipe.
-    pub key: String,
-    /// The release of the control domain's kernel, as `uname -r` prints it.
-    pub kernel_release: String,
+pub struct XenHost {
     /// Modules that the control domain loads first.
     pub modules: XenModules,
-    /// Its files.
-    pub files: Vec<FileRecord>,
-    /// The packages that it was built from.
-    pub packages: Vec<PackageRecord>,
-}
-
-impl Recorded for XenManifest {
-    const KIND: &'static str = "a manifest of a Xen host";
-
-    fn files(&self) -> &[FileRecord] {
-        &self.files
-    }
-
-    fn packages(&self) -> &[PackageRecord] {
-        &self.packages
-    }
 }
 
 /// A finished image of the Xen host.
-pub type XenImage = Built<XenManifest>;
+pub type XenImage = Built<XenHost>;
 
-impl Recipe for XenManifest {
+impl Recipe for XenHost {
     const PREFIX: &'static str = "xen-";
     const SPACE_MIB: u64 = SPACE_TO_BUILD;
     const PACKAGES: &'static [&'static str] = &xen_recipe::PACKAGES;
@@ -68,10 +48,14 @@ impl Recipe for XenManifest {
         root: &Path,
         folder: &Path,
         on_progress: OnProgress<'_>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Manifest<Self>, Error> {
         let left_out: Vec<&str> = recipe::LEFT_OUT.iter().chain(&xen_recipe::LEFT_OUT).copied().collect();
         unpack::unpack(packages, root, &left_out, on_progress)?;
-        manifest(folder, packages, xen_disk::assemble(root, folder, on_progress)?)
+        let Assembled { kernel_release, modules } = xen_disk::assemble(root, folder, on_progress)?;
+        let loaded = modules.all().into_iter().map(|module| format!("{MODULES}/{module}"));
+        let files: Vec<String> =
+            [HYPERVISOR, KERNEL, DISK].map(str::to_owned).into_iter().chain(loaded).collect();
+        Manifest::new(Self::content_key(), kernel_release, Self { modules }, (folder, files), packages)
     }
 }
 
@@ -85,18 +69,6 @@ impl XenImage {
     pub(crate) fn module(&self, file: &str) -> Result<Vec<u8>, Error> {
         self.read(&format!("{MODULES}/{file}"))
     }
-}
-
-fn manifest(folder: &Path, packages: &[Package], assembled: Assembled) -> Result<XenManifest, Error> {
-    let modules = assembled.modules.all().into_iter().map(|module| format!("{MODULES}/{module}"));
-    let files = [HYPERVISOR, KERNEL, DISK].map(str::to_owned).into_iter().chain(modules);
-    Ok(XenManifest {
-        key: xen_recipe::content_key(),
-        kernel_release: assembled.kernel_release.clone(),
-        files: recorded::files(folder, files)?,
-        packages: recorded::packages(packages)?,
-        modules: assembled.modules,
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cache::Cache;
-use crate::guest_image::GuestManifest;
+use crate::guest_image::Guest;
+use crate::recorded::{FileRecord, PackageRecord};
 use crate::tree::write;
 
 fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
@@ -11,10 +12,10 @@ fn image_with(bytes: u64) -> (tempfile::TempDir, Cache) {
     let record = FileRecord { path: DISK.into(), bytes, sha256: "00".into() };
     let package =
         PackageRecord { name: "linux-image-amd64".into(), version: "7".into(), sha256: String::new() };
-    let manifest = XenManifest {
+    let manifest = Manifest {
         key: xen_recipe::content_key(),
         kernel_release: "6.12".into(),
-        modules: XenModules { always: vec!["ext4.ko".into()], ..XenModules::default() },
+        of_kind: XenHost { modules: XenModules { always: vec!["ext4.ko".into()], ..XenModules::default() } },
         files: vec![record],
         packages: vec![package],
     };
@@ -41,11 +42,11 @@ fn another_content_and_other_versions_are_found() {
 #[test]
 fn images_of_other_recipes_are_removed_and_guests_are_not() {
     let (root, cache) = image_with(4);
-    let [other, guest] = [XenManifest::PREFIX, GuestManifest::PREFIX]
-        .map(|prefix| cache.root().join(format!("{prefix}other")));
+    let [other, guest] =
+        [XenHost::PREFIX, Guest::PREFIX].map(|prefix| cache.root().join(format!("{prefix}other")));
     write(&other.join(DISK), b"").unwrap();
     write(&guest.join(DISK), b"").unwrap();
-    cache.remove_others(XenManifest::PREFIX, &XenImage::place(&cache));
+    cache.remove_others(XenHost::PREFIX, &XenImage::place(&cache));
     assert!(!other.exists() && guest.exists() && XenImage::find(&cache).unwrap().is_some());
     drop(root);
 }

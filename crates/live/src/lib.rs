@@ -52,7 +52,7 @@ pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;
 pub use error::Error;
 pub use inhibit::{InhibitChange, inhibit_numbering};
-pub use long::{LongOccurrence, LongOptions, LongSummary, LongTracer};
+pub use long::{LongOccurrence, LongSummary, LongTracer};
 pub use record::{Record, Records, Sample, records};
 pub use sampler::{EventTotal, ThreadSamples, TracepointSampler};
 pub use threads::threads_of;

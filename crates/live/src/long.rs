@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use exits::{ExitReason, LongExit};
+use exits::{LongExit, LongOptions};
 use tracing::debug;
 
 use crate::inhibit::number_field;
@@ -30,15 +30,6 @@ const LOOK_NS: u64 = 200_000_000;
 const MOST_WAITING: usize = 65_536;
 /// The kernel takes a page of filter at most; a thread in it takes up to 56 characters.
 const MOST_FILTERED: usize = 64;
-
-/// Which exits, and where.
-#[derive(Debug, Clone, Default)]
-pub struct LongOptions {
-    /// They took at least so many nanoseconds.
-    pub bound_ns: u64,
-    /// Those too in which the guest slept.
-    pub sleep: bool,
-}
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,7 +254,8 @@ impl LongTracer {
             if let Some(thread) = exit.vcpu.thread {
                 seen.insert(thread, exit.time_ns);
             }
-            let Some(handling_ns) = is_long(options, exit.reason, exit.handling_ns, summary) else { return };
+            let long_ns = options.long_ns(exit.reason, exit.handling_ns, &mut summary.slept);
+            let Some(handling_ns) = long_ns else { return };
             if waiting.len() >= MOST_WAITING {
                 summary.lost += 1;
                 return;
@@ -366,21 +358,6 @@ impl LongTracer {
         self.summary.long += items.len() as u64;
         items
     }
-}
-
-/// The time of an exit that is told of.
-fn is_long(
-    options: &LongOptions,
-    reason: ExitReason,
-    handling_ns: Option<u64>,
-    summary: &mut LongSummary,
-) -> Option<u64> {
-    let ns = handling_ns.filter(|&ns| ns >= options.bound_ns)?;
-    if !options.sleep && reason.is_sleep() {
-        summary.slept += 1;
-        return None;
-    }
-    Some(ns)
 }
 
 #[cfg(test)]

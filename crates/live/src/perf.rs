@@ -24,6 +24,35 @@ impl Watch {
             Self::Cpu(cpu) => (-1, i32::try_from(cpu).unwrap_or(i32::MAX)),
         }
     }
+
+    /// The next step after the system refused an event.
+    pub(crate) fn advice(self, error: &io::Error) -> String {
+        match (error.raw_os_error(), self) {
+            (Some(libc::EACCES | libc::EPERM), _) => {
+                let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+                let paranoid = paranoid.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+                match self {
+                    Self::Thread(_) => format!(
+                        "run as root or with CAP_PERFMON, and with leave to trace the thread (CAP_SYS_PTRACE for other \
+                         users' threads); kernel.perf_event_paranoid is {paranoid}, and raw tracepoints without the \
+                         capability need -1; kernel lockdown (confidentiality) forbids it to all"
+                    ),
+                    Self::Cpu(_) => format!(
+                        "run as root or with CAP_PERFMON: events of whole CPUs need it (kernel.perf_event_paranoid is \
+                         {paranoid}, and without the capability it must be -1); kernel lockdown (confidentiality) \
+                         forbids them to all"
+                    ),
+                }
+            }
+            (Some(libc::ESRCH), Self::Thread(_)) => "the thread has ended; list the threads again".to_owned(),
+            (Some(libc::EMFILE), _) => {
+                let each = if matches!(self, Self::Thread(_)) { "thread" } else { "CPU" };
+                format!("raise the limit of open files (`ulimit -n`): one for each event and {each}")
+            }
+            (Some(libc::ENOENT | libc::ENOSYS), _) => "the kernel lacks CONFIG_PERF_EVENTS".to_owned(),
+            _ => "see the cause".to_owned(),
+        }
+    }
 }
 
 /// An open event of one thread or CPU, closed when dropped.

@@ -138,9 +138,13 @@ fn watch(formats: &[&EventFormat], thread: i32, pages: usize) -> Result<Watched,
     let mut events: Vec<Event> = Vec::with_capacity(formats.len());
     let mut ring = None;
     for format in formats {
-        let event = Event::open(format.id, Watch::Thread(thread), events.first()).map_err(|source| {
-            Error::Open { event: format.name.clone(), thread, next: advice(&source), source }
-        })?;
+        let event =
+            Event::open(format.id, Watch::Thread(thread), events.first()).map_err(|source| Error::Open {
+                event: format.name.clone(),
+                thread,
+                next: Watch::Thread(thread).advice(&source),
+                source,
+            })?;
         match events.first() {
             None => ring = Some(map(&event, thread, pages)?),
             Some(leader) => event.write_to(leader).map_err(|source| Error::Control {
@@ -169,24 +173,4 @@ fn map(event: &Event, thread: i32, pages: usize) -> Result<Ring, Error> {
         };
         Error::Map { thread, bytes: pages * page_size(), next, source }
     })
-}
-
-fn advice(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-            let paranoid = paranoid.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
-            format!(
-                "run as root or with CAP_PERFMON, and with leave to trace the thread (CAP_SYS_PTRACE for other \
-                 users' threads); kernel.perf_event_paranoid is {paranoid}, and raw tracepoints without the \
-                 capability need -1; kernel lockdown (confidentiality) forbids it to all"
-            )
-        }
-        Some(libc::ESRCH) => "the thread has ended; list the threads again".to_owned(),
-        Some(libc::EMFILE) => {
-            "raise the limit of open files (`ulimit -n`): one for each event and thread".to_owned()
-        }
-        Some(libc::ENOENT | libc::ENOSYS) => "the kernel lacks CONFIG_PERF_EVENTS".to_owned(),
-        _ => "see the cause".to_owned(),
-    }
 }

@@ -96,7 +96,7 @@ impl HostSide {
         };
         let parameter = |name: &str| {
             let module = if isa? == Isa::Svm { "kvm_amd" } else { "kvm_intel" };
-            switch(host.parameter(module, name)?)
+            host::switch(host.parameter(module, name)?)
         };
         let (technology, switched_by) = match isa {
             Some(Isa::Svm) if has("x2avic") => (Some(Technology::X2Avic), "avic"),
@@ -129,14 +129,6 @@ impl HostSide {
             (None, Some(Isa::Vmx)) => "APICv",
             (None, None) => "APICv or AVIC",
         }
-    }
-}
-
-fn switch(value: &str) -> Option<bool> {
-    match value {
-        "Y" | "y" | "1" => Some(true),
-        "N" | "n" | "0" => Some(false),
-        _ => None,
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         move || ask_daemon(&daemon, &socket, &stop)
     })?;
     let wanted = arguments.watch.wanted().to_vec();
-    let mut collection = Collection { collector, wanted, totals: Totals::default(), judged, daemon };
+    let mut collection = Collection { collector, wanted, totals: Arc::default(), judged, daemon };
     let served = exporter::serve(listener, move || exporter::text(collection.collect()), &stop);
     file.iter().for_each(SocketFile::remove);
     served?;
@@ -251,7 +251,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 struct Collection {
     collector: Collector,
     wanted: Vec<String>,
-    totals: Totals,
+    totals: Arc<Totals>,
     judged: Arc<Mutex<Judged>>,
     daemon: Arc<Daemon>,
 }
@@ -262,19 +262,21 @@ impl Collection {
         let found = running(&self.wanted);
         let identities: BTreeMap<u32, VmIdentity> =
             found.vms.iter().filter_map(|vm| Some((u32::try_from(vm.pid).ok()?, identity(vm)?))).collect();
+        // The last answer is gone, so that this copies nothing.
+        let totals = Arc::make_mut(&mut self.totals);
         match self.collector.take() {
-            Ok(profile) => self.totals.add(&profile, &identities),
+            Ok(profile) => totals.add(&profile, &identities),
             // The counts are still in the kernel.
             Err(error) => tracing::warn!("Could not read the counts of exits: {error}"),
         }
-        self.totals.keep(&identities);
+        totals.keep(&identities);
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let vms = found.vms.iter().filter_map(|vm| {
             let state = judged.states.get(&vm.pid).cloned();
             Some((identity(vm)?, facts(vm, state)))
         });
         Host {
-            totals: self.totals.clone(),
+            totals: Arc::clone(&self.totals),
             vms: vms.collect(),
             io_workers: self.io_workers(),
             findings: judged.findings,

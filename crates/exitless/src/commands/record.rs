@@ -15,7 +15,7 @@ use ::exits::{Isa, Losses};
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
-use traces::exitless::Header;
+use traces::exitless::{Header, Written};
 
 use super::quantity;
 use super::watching::{HOST, WatchArguments, Watched};
@@ -62,6 +62,20 @@ struct Recorded {
     not_written: u64,
     bytes: u64,
     losses: Losses,
+}
+
+impl Recorded {
+    fn new(output: &Path, whole: bool, seconds: f64, written: Written, losses: Losses) -> Self {
+        Self {
+            file: output.to_owned(),
+            whole,
+            seconds,
+            exits: written.exits,
+            not_written: written.not_written,
+            bytes: written.bytes,
+            losses,
+        }
+    }
 }
 
 /// The end of a recording.

@@ -39,7 +39,7 @@ pub struct EmulatorManifest {
 }
 
 impl Recorded for EmulatorManifest {
-    const KIND: &'static str = "an emulator's manifest";
+    const NAME: &'static str = "an emulator's manifest";
 
     fn files(&self) -> &[FileRecord] {
         &self.files

@@ -64,16 +64,3 @@ fn the_kernel_filters_by_thread_as_long_as_that_fits_into_a_page() {
     assert!(filters(most).iter().flatten().all(|filter| filter.len() < 4096));
     assert_eq!(filters(0..MOST_FILTERED as u32 + 1), [None, None]);
 }
-
-#[test]
-fn exits_within_the_bound_and_sleep_are_passed_over() {
-    let options = LongOptions { bound_ns: 50, sleep: false };
-    let mut summary = LongSummary::default();
-    let (msr, hlt) = (ExitReason::svm(0x7c), ExitReason::svm(0x78));
-    assert_eq!(is_long(&options, msr, Some(50), &mut summary), Some(50));
-    assert_eq!(is_long(&options, msr, Some(49), &mut summary), None);
-    assert_eq!(is_long(&options, msr, None, &mut summary), None);
-    assert_eq!(is_long(&options, hlt, Some(90), &mut summary), None);
-    assert_eq!(summary.slept, 1);
-    assert_eq!(is_long(&LongOptions { sleep: true, ..options }, hlt, Some(90), &mut summary), Some(90));
-}

@@ -186,28 +186,9 @@ fn watch(tracepoints: &[Tracepoint], cpu: u32) -> Result<Watched, Error> {
 }
 
 fn failed(action: &'static str, event: &str, cpu: u32, source: io::Error) -> Error {
-    Error::OnCpu { action, event: event.to_owned(), cpu, next: advice(&source), source }
+    Error::OnCpu { action, event: event.to_owned(), cpu, next: Watch::Cpu(cpu).advice(&source), source }
 }
 
 fn is_offline(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
-}
-
-fn advice(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-            let paranoid = paranoid.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
-            format!(
-                "run as root or with CAP_PERFMON: events of whole CPUs need it (kernel.perf_event_paranoid is \
-                 {paranoid}, and without the capability it must be -1); kernel lockdown (confidentiality) forbids \
-                 them to all"
-            )
-        }
-        Some(libc::EMFILE) => {
-            "raise the limit of open files (`ulimit -n`): one for each event and CPU".to_owned()
-        }
-        Some(libc::ENOENT | libc::ENOSYS) => "the kernel lacks CONFIG_PERF_EVENTS".to_owned(),
-        _ => "see the cause".to_owned(),
-    }
 }

@@ -229,7 +229,7 @@ impl Serialize for OwnedLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exits::{Direction, Vcpu};
+    use exits::{Direction, LongOptions, Vcpu};
     use std::time::{Duration, UNIX_EPOCH};
 
     fn exit() -> LongExit {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_table_has_the_longest_first_and_the_number_of_all() {
-        let mut exits = LongExits::new(50_000, false, 1);
+        let mut exits = LongExits::new(LongOptions { bound_ns: 50_000, sleep: false }, 1);
         for handling_ns in [90_000, 263_000] {
             if exits.takes(ExitReason::svm(0x7c), Some(handling_ns)) {
                 exits.keep(LongExit { handling_ns, ..exit() });

@@ -1,5 +1,6 @@
 //! A value, as a plan has it and as the kernel takes it.
 
+use host::switch;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -46,16 +47,6 @@ fn number(text: &str) -> Option<i128> {
     match text.strip_prefix("0x") {
         Some(digits) => i128::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
-    }
-}
-
-/// Parses the values that `param_get_bool` of `kernel/params.c` prints and people write, as `kstrtobool` of
-/// `lib/kstrtox.c` does.
-fn switch(text: &str) -> Option<bool> {
-    match text.trim() {
-        "Y" | "y" | "1" => Some(true),
-        "N" | "n" | "0" => Some(false),
-        _ => None,
     }
 }
 

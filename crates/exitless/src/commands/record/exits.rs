@@ -88,15 +88,7 @@ pub(super) fn record(mut recorder: Recorder, output: &Path, course: &mut Course)
             (written, false)
         }
     };
-    Ok(Recorded {
-        file: output.to_owned(),
-        whole,
-        seconds,
-        exits: written.exits,
-        not_written: written.not_written,
-        bytes: written.bytes,
-        losses,
-    })
+    Ok(Recorded::new(output, whole, seconds, written, losses))
 }
 
 impl Recording {

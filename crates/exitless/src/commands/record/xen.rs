@@ -94,15 +94,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
         tracing::error!("{} did not reach the disk: {error}", output.display());
         whole = false;
     }
-    Ok(Recorded {
-        file: output.to_owned(),
-        whole,
-        seconds,
-        exits: written.exits,
-        not_written: written.not_written,
-        bytes: written.bytes,
-        losses,
-    })
+    Ok(Recorded::new(output, whole, seconds, written, losses))
 }
 
 /// Records sums until `course` ends.

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
-use exits::{LongExit, LongExits};
+use exits::{LongExit, LongExits, LongOptions};
 use report::trace::long;
 use traces::{AccessRecord, ExitRecord, Sink};
 
@@ -46,7 +46,8 @@ impl Destination for Longest {}
 /// Runs it with this bound.
 pub(super) fn run(arguments: &Arguments, bound_ns: u64) -> anyhow::Result<ExitCode> {
     let most = arguments.rows.top().unwrap_or(ROWS);
-    let mut longest = Longest(LongExits::new(bound_ns, arguments.sleep, most));
+    let options = LongOptions { bound_ns, sleep: arguments.sleep };
+    let mut longest = Longest(LongExits::new(options, most));
     let recordings = arguments.recordings.read(&mut longest)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     if arguments.json {

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use exits::LongOptions;
 use host::vms::Vms;
-use live::{LongOccurrence, LongOptions, LongTracer, Watch};
+use live::{LongOccurrence, LongTracer, Watch};
 use report::trace::long;
 use report::trace::terminal::Lines;
 
