@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Action {
-    /// Where the interrupt controllers are emulated.
+    /// The place in which the interrupt controllers are emulated.
     Irqchip(Irqchip),
     /// True if there is an HPET.
     Hpet(bool),

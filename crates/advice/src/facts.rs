@@ -98,7 +98,7 @@ pub enum Fact {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     facts: BTreeSet<Fact>,
-    /// Where its PCI devices are, where the VMM said so.
+    /// The addresses of its PCI devices, if the VMM said them.
     #[serde(default)]
     bars: Vec<Bar>,
 }

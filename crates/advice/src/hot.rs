@@ -1,4 +1,4 @@
-//! Where the time of a device's exits goes.
+//! The functions in which the time of a device's exits goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

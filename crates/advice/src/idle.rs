@@ -30,13 +30,12 @@ pub struct Audit<'a> {
     pub sleeps_per_second: f64,
     /// The subjects of the exits, the most first.
     pub sources: Vec<Source<'a>>,
-    /// What the threads of its process took of the host's CPUs meanwhile, the most first; empty where that was not
-    /// looked at.
+    /// The CPU time of its process's threads meanwhile, the longest first; empty if that was not looked at.
     pub threads: Vec<Spent>,
 }
 
 impl Audit<'_> {
-    /// What all threads of its process took of the host's CPUs without the guest itself, nanoseconds.
+    /// The CPU time of all threads of its process without the guest itself, nanoseconds.
     #[must_use]
     pub fn host_ns(&self) -> u64 {
         self.threads.iter().fold(0, |sum, one| sum.saturating_add(one.host_ns))

@@ -118,7 +118,7 @@ pub struct Device {
     pub name: String,
     /// Its name for people.
     pub what: String,
-    /// Why a guest reaches for it.
+    /// The reason why a guest reaches for it.
     pub why: String,
     /// The marks of its exits.
     #[serde(rename = "match")]
@@ -129,7 +129,7 @@ pub struct Device {
     /// It is looked for only in VMs of which all of these are known to hold.
     #[serde(default)]
     pub when: Vec<Fact>,
-    /// Of several devices that match, the one with the lowest is meant.
+    /// The order among several devices that match: the lowest is meant.
     #[serde(default)]
     pub order: i32,
     /// The causes that wake a VM at rest here; none where it says nothing about that.

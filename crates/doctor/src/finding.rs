@@ -67,7 +67,7 @@ pub struct Finding {
     pub state: State,
     /// The finding, in one line.
     pub found: String,
-    /// Why it matters, in one line.
+    /// The reason why it matters, in one line.
     pub why: String,
     /// The evidence.
     pub evidence: Vec<Evidence>,

@@ -60,7 +60,7 @@ pub struct RuleChanges {
     pub changes: Vec<DefinitionChange>,
 }
 
-/// Why a finding is left as it is.
+/// The reason why a finding is left as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Left {

@@ -1,4 +1,4 @@
-//! Fixes in the words of the program that made a VM: who uses Proxmox VE or KubeVirt can edit neither QEMU's command line
+//! Fixes in the words of the program that made a VM: users of Proxmox VE or KubeVirt can edit neither QEMU's command line
 //! nor libvirt's XML.
 
 mod table;
@@ -25,7 +25,7 @@ pub const fn hides(place: CurePlace) -> bool {
 /// A setting with its new value, as placeholders of [`Words`].
 struct Edit {
     setting: Setting,
-    /// Of a CPU feature or an enlightenment.
+    /// The name of a CPU feature or an enlightenment.
     name: String,
     values: Vec<(&'static str, String)>,
 }
@@ -47,7 +47,7 @@ impl Edit {
         Self::new(setting, name, values)
     }
 
-    /// `None` for a change that no program has words for: it is told in the form of the definition.
+    /// `None` for a change that no program has words for: it is shown in the form of the definition.
     fn of(change: &DefinitionChange, definition: Option<&Definition>) -> Option<Self> {
         let kind = |device: usize| definition.and_then(|vm| Some(vm.devices.get(device)?.kind));
         let plain = |setting| Self::new(setting, "", Vec::new());

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
+/// The number of links that the kernel follows (`MAXSYMLINKS`, include/linux/namei.h).
 const MOST_LINKS: u32 = 40;
 
 /// The treatment of directories that are not there.
@@ -31,7 +31,7 @@ pub struct Directory {
     /// Opened as `O_PATH`.
     descriptor: OwnedFd,
     path: PathBuf,
-    /// Why others could exchange it or one above it; `None` where nobody could.
+    /// The reason why others could exchange it or one above it; `None` where nobody could.
     loose: Option<Error>,
     made: bool,
 }
@@ -166,7 +166,7 @@ impl Directory {
         fstat(&self.descriptor).map_err(|errno| Error::Open { path: self.path.clone(), source: errno.into() })
     }
 
-    /// Where it was found, with links followed.
+    /// The path at which it was found, with links followed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -266,7 +266,7 @@ fn is_ours(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
 
-/// Why entries of a directory can be somebody else's work. The group of root is root's.
+/// The reason why entries of a directory can be somebody else's work. The group of root is root's.
 fn distrusted(path: &Path, found: &Stat) -> Option<Error> {
     let path = path.to_owned();
     if !is_ours(found.st_uid) {

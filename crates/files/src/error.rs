@@ -1,9 +1,9 @@
-//! Why a directory is not used.
+//! The reason why a directory is not used.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a directory is not used.
+/// The reason why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +37,7 @@ pub enum Error {
         path: PathBuf,
         /// Its permission bits (inode(7)).
         mode: u32,
-        /// What chmod(1) is to be told.
+        /// The mode for chmod(1).
         wanted: &'static str,
     },
     /// A link that others could have put there.

@@ -23,7 +23,7 @@ const TIMED_OUT: i32 = 110;
 const MOST_LEFT: u32 = 64;
 /// A look that takes no longer than this is a busy machine's, and not held against a user.
 const NOTICED: Duration = Duration::from_millis(100);
-/// What was waited is forgotten after this.
+/// The time after which a wait is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The time that is waited.
@@ -85,7 +85,7 @@ struct Looks {
 #[derive(Debug)]
 struct State {
     since: Instant,
-    /// What was waited for processes of each user, in looks that took long.
+    /// The time waited for processes of each user, in looks that took long.
     users: HashMap<u32, Duration>,
     all: Duration,
     /// Processes that hold looks, and how many.

@@ -27,7 +27,7 @@ pub use settings::{Network, Port, Settings};
 pub const AGENT_ARGUMENT: &str = "guest-agent";
 /// Serial number of the disk with the root, by which it is told from others.
 pub const ROOT_SERIAL: &str = "exitless-root";
-/// Where scripts start: on the disk of its own, if the guest has one.
+/// The folder in which scripts start: on the disk of its own, if the guest has one.
 const WORK: &str = "/work";
 
 /// The first message of a guest that is up.

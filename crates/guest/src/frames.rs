@@ -52,11 +52,11 @@ const KINDS: [(Kind, u8); 10] = [
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
     /// The script that it is about, by the host's number; 0 for the guest as a whole.
     pub job: u32,
-    /// What belongs to it.
+    /// Its content.
     pub payload: Vec<u8>,
 }
 
@@ -93,7 +93,7 @@ fn checksum(kind: u8, job: u32, payload: &[u8]) -> u32 {
 #[derive(Debug, Default)]
 pub struct Decoder {
     received: Vec<u8>,
-    /// How much of `received` has been dealt with; it goes when the next piece comes.
+    /// The number of bytes of `received` that have been dealt with; they go when the next piece comes.
     done: usize,
 }
 

@@ -17,7 +17,7 @@ pub trait Line: Send {
     fn end(&mut self, how: Ending, group: i32) -> io::Result<()>;
 }
 
-/// How to end a script.
+/// The way to end a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// By SIGTERM.

@@ -17,7 +17,7 @@ use crate::line::{Ending, Line};
 /// The time for which outputs are waited for after a process has ended: what it left in the background may hold them open.
 const LEFTOVERS: Duration = Duration::from_secs(1);
 
-/// Where the outputs and the end of a process go.
+/// The receiver of the outputs and the end of a process.
 pub trait Sink: Send + Sync {
     /// It printed this.
     fn stdout(&self, bytes: &[u8]);

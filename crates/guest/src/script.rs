@@ -1,4 +1,4 @@
-//! How a script is brought to where one byte releases it, the same in every shell.
+//! A script that waits for one byte, which releases it; the same in every shell.
 
 /// The first line of a script that waits: its process group follows.
 pub const READY: &str = "exitless-ready ";

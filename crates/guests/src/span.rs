@@ -28,7 +28,7 @@ impl Span {
         Self(if seconds == 0 { 1 } else { seconds as u64 * 1000 })
     }
 
-    /// As a [`Duration`].
+    /// The span as a [`Duration`].
     #[must_use]
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.0)

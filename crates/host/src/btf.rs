@@ -339,7 +339,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is no type information of this version")
+    io::Error::new(io::ErrorKind::InvalidData, "it is not type information of this version")
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub struct Root {
 /// A file of a directory, by a path of this process.
 enum Place {
     Own(PathBuf),
-    /// Of another host, whose links stay in its directory.
+    /// The directory of another host, whose links stay in it.
     Inside(files::Inside),
 }
 

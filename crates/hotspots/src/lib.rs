@@ -1,4 +1,4 @@
-//! Where the host spends the time in which it handles VM exits: samples of stacks by exit reason, their symbols, the
+//! Hot spots of a host, in which it spends the time of handling VM exits: samples of stacks by exit reason, their symbols, the
 //! file in which they are kept, and what they sum up to.
 //!
 //! Samples come from the rooms above; nothing here is formatted for people.

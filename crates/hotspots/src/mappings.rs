@@ -5,7 +5,7 @@
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where in the file it begins.
+    /// The offset in the file.
     pub(crate) offset: u64,
     /// The file, or a name in brackets; empty without either.
     pub(crate) path: String,

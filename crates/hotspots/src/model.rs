@@ -65,7 +65,7 @@ pub struct Away {
     pub times: u64,
     /// The time in all, nanoseconds.
     pub away_ns: u64,
-    /// Of these, when the thread could have run and waited for a processor.
+    /// The part of them in which the thread could have run, and waited for a processor.
     pub waited_ns: u64,
 }
 
@@ -110,7 +110,7 @@ pub struct Measured {
     pub exits: u64,
     /// The time for which they were handled in all, nanoseconds.
     pub handling_ns: u64,
-    /// Of that, without a processor.
+    /// The part of it without a processor.
     pub away: Away,
 }
 
@@ -175,7 +175,7 @@ pub struct Recording {
     pub frames: Vec<Frame>,
     /// The stacks.
     pub stacks: Vec<Stack>,
-    /// What was not.
+    /// The losses.
     pub losses: Losses,
     numbers: HashMap<Frame, FrameNumber>,
 }

@@ -205,7 +205,7 @@ fn measure(functions: &mut [Function], names: &[u8]) {
     }
 }
 
-/// Where the debug file of a stripped one may be (GDB manual, "Debugging Information in Separate Files").
+/// The possible places of the debug file of a stripped program (GDB manual, "Debugging Information in Separate Files").
 fn debug_files<'d>(data: impl ReadRef<'d>, path: &Path, root: &Path) -> Vec<PathBuf> {
     let Ok(file) = object::File::parse(data) else { return Vec::new() };
     let home = root.join("usr/lib/debug");
@@ -317,7 +317,7 @@ mod tests {
         bytes
     }
 
-    /// Where the content of made files begins.
+    /// The offset of the content in made files.
     const CONTENT: usize = 1 << 16;
 
     #[test]

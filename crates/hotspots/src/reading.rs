@@ -14,7 +14,7 @@ const TOLD: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Something else.
+    /// It is something else.
     #[error(
         "{name} is no recording of hot spots: its first line does not begin with `{{\"exitless_hot_spots\":`; make \
          one with `exitless profile --output FILE`"
@@ -23,7 +23,7 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// Of a later program.
+    /// A later program wrote it.
     #[error(
         "{name} has format {found} of hot spots, and {FORMAT} is known here; read it with a newer exitless"
     )]
@@ -50,7 +50,7 @@ pub enum ReadError {
 pub struct Reading {
     /// All that is whole.
     pub recording: Recording,
-    /// What is not, with the offsets in bytes. Empty for a sound file.
+    /// The damaged places, with their offsets in bytes. Empty for a sound file.
     pub damage: Vec<String>,
 }
 

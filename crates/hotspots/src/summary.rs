@@ -52,7 +52,7 @@ pub struct SymbolRow {
     pub share: Estimate,
 }
 
-/// Where threads were without a processor.
+/// A place in the code at which threads were without a processor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
     /// Functions that tell it, innermost first: the device model's, or KVM's below the scheduler.
@@ -66,13 +66,13 @@ pub struct Moment {
 /// The exits of one reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReasonRow {
-    /// Why the guest was left.
+    /// The reason why the guest was left.
     pub reason: ExitReason,
     /// The number of exits; none where the recording counts samples alone.
     pub exits: u64,
     /// The time for which they were handled, nanoseconds.
     pub handling_ns: u64,
-    /// Of that, without a processor.
+    /// The part of it without a processor.
     pub away: crate::Away,
     /// The rest, nanoseconds.
     pub on_cpu_ns: u64,
@@ -86,7 +86,7 @@ pub struct ReasonRow {
     pub by_own: Vec<SymbolRow>,
     /// Functions, those with the most samples in all first.
     pub by_total: Vec<SymbolRow>,
-    /// Where threads were without a processor, the longest first.
+    /// The places at which threads were without a processor, the longest first.
     pub moments: Vec<Moment>,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::mappings::Mapping;
 use crate::{Frame, KernelSymbols, ObjectSymbols, Space};
 
-/// What the kernel's own code is said to be in.
+/// The name that stands for the file of the kernel's own code.
 const KERNEL: &str = "kernel";
 
 /// Bytes of symbols that are kept of all programs together: a process can map any number of files.
@@ -29,7 +29,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Of the host below `root`.
+    /// The symbols of the host below `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self {

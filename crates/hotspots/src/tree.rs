@@ -33,7 +33,7 @@ pub struct Node {
     pub children: BTreeMap<NodeName, Node>,
 }
 
-/// What a node is: at the first level an activity, below it code.
+/// The name of a node: at the first level an activity, below it code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeName {
     /// The exits of a reason.

@@ -74,7 +74,7 @@ impl Word {
         }
     }
 
-    /// What [`Self::of`] was given; `None` for an exit without a reason.
+    /// The activity that [`Self::of`] was given; `None` for an exit without a reason.
     pub(crate) fn activity(self, reason: Option<ExitReason>) -> Option<Activity> {
         match self {
             Self::Guest => Some(Activity::Guest),

@@ -16,7 +16,7 @@ pub struct Seen {
     pub host_busy: Option<f64>,
     /// The VMs, for recordings and for those who watch.
     pub vms: Vec<VmSeen>,
-    /// Why their exits are not counted, where somebody tried.
+    /// The reason why their exits are not counted, where somebody tried.
     pub exits_missing: Option<String>,
 }
 

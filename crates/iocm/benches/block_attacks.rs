@@ -39,7 +39,7 @@ const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: false,
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What the eighth guest or its front-end does, as often as it can.
+/// The attack of the eighth guest or its front-end, repeated as often as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attack {
     Nothing,

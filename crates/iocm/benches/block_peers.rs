@@ -123,7 +123,7 @@ pub(crate) enum Disk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Shared,
-    /// As [`Self::Shared`], by an older build.
+    /// [`Self::Shared`] of an older build.
     Old,
     PerDevice,
     StorageDaemonShared,

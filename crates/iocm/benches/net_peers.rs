@@ -123,7 +123,7 @@ impl Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     Always,
-    /// As [`Self::Always`], by an older build.
+    /// [`Self::Always`] of an older build.
     Old,
     Adaptive,
     Testpmd,

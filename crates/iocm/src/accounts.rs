@@ -14,7 +14,7 @@ pub struct Account {
     pub groups: Vec<u32>,
 }
 
-/// Why a name is nobody's.
+/// The reason why a name is nobody's.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccountError {

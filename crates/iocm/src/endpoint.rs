@@ -244,7 +244,7 @@ impl Endpoint {
                         Ok(stream) => {
                             let end = serve(&name, stream, &backend, &pool, &connection, &closing);
                             served = true;
-                            // Whoever only tries whether somebody listens is no front-end.
+                            // A process that only tests whether somebody listens is not a front-end.
                             if once && end.said_something {
                                 // Nobody may wait for it.
                                 let _ = tells.send(end.in_order);

@@ -22,7 +22,7 @@ pub enum InheritedSocket {
     Connected(UnixStream),
 }
 
-/// A descriptor that is no vhost-user socket.
+/// A descriptor that is not a vhost-user socket.
 #[derive(Debug, thiserror::Error)]
 #[error("File descriptor {number} is not a UNIX stream socket that listens or is connected")]
 pub struct NoSocket {

@@ -1,4 +1,4 @@
-//! Lines of the log that a front-end or a guest can cause: so many in a time, and then how many were left out.
+//! A rate limit of the log lines that a front-end or a guest can cause; further lines are counted.
 
 use crate::clock::now_ns;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -130,7 +130,7 @@ impl SocketFile {
         }
     }
 
-    /// Removes the file from the directory that it was made in. It is no error if the file is gone, and a file that
+    /// Removes the file from the directory that it was made in. It is not an error if the file is gone, and a file that
     /// somebody put in its place stays.
     pub fn remove(&self) {
         if self.made.is_some() && self.made == self.found() {

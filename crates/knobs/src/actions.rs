@@ -47,11 +47,11 @@ pub trait Actions {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunningHost;
 
-/// Where the programs of administration lie; a root shell got by `su` may not have them in its PATH.
+/// The folders of programs for administration; a root shell got by `su` may not have them in its PATH.
 const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
-/// Of what a program says, the last lines are told.
+/// The number of last lines that are told of a program's messages.
 const LINES: usize = 5;
-/// So much of what it says is looked at, from its end.
+/// The number of bytes that are looked at, from the end of its messages.
 const MOST_SAID: u64 = 64 << 10;
 
 impl Actions for RunningHost {

@@ -115,7 +115,7 @@ impl Change {
     }
 }
 
-/// Where values of the kernel are: sysfs with the control groups, and procfs.
+/// The places of the kernel's values: sysfs with the control groups, and procfs.
 const VALUES: [&str; 2] = ["/sys/", "/proc/"];
 
 /// A path from the root that leads nowhere else.
@@ -174,29 +174,29 @@ pub struct FileState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Before {
-    /// Of [`Change::File`].
+    /// That of [`Change::File`].
     File {
         /// The file; `None` when there was none.
         file: Option<FileState>,
         /// Directories above it that were not there, the outermost first.
         missing: Vec<String>,
     },
-    /// Of [`Change::Value`].
+    /// That of [`Change::Value`].
     Value {
         /// The kernel's error.
         value: String,
     },
-    /// Of [`Change::Load`] and [`Change::Unload`].
+    /// That of [`Change::Load`] and [`Change::Unload`].
     Module {
         /// The parameters; `None` when the module was not loaded.
         parameters: Option<Parameters>,
     },
-    /// Of [`Change::Affinity`].
+    /// That of [`Change::Affinity`].
     Affinity {
         /// CPUs as the kernel lists them.
         cpus: String,
     },
-    /// Of [`Change::Command`], whose inverse is all that is known.
+    /// That of [`Change::Command`], of which only the inverse is known.
     Unknown,
 }
 
@@ -204,17 +204,17 @@ pub enum Before {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum After {
-    /// Of [`Change::Value`].
+    /// That of [`Change::Value`].
     Value {
         /// The kernel's words.
         value: String,
     },
-    /// Of [`Change::Load`] and [`Change::Unload`].
+    /// That of [`Change::Load`] and [`Change::Unload`].
     Module {
         /// The parameters; `None` when it is not loaded.
         parameters: Option<Parameters>,
     },
-    /// Of the other changes, which are as they were asked for.
+    /// That of the other changes, which are as they were asked for.
     AsAsked,
 }
 

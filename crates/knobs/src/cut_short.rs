@@ -1,4 +1,4 @@
-//! Where a process can be cut short between two lasting effects.
+//! Points at which a process can be cut short, between two lasting effects.
 //!
 //! Tests count these places, and let the process end at each of them in turn.
 

@@ -23,7 +23,7 @@ pub(crate) enum Said {
     Intend(Box<Intent>),
     /// It was made.
     Done { id: u64, after: After },
-    /// What takes more than one step is about to be undone.
+    /// A change of more than one step is about to be undone.
     Undoing { id: u64 },
     /// It was undone, or need not be any more.
     Undone { id: u64, how: String },

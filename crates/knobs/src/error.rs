@@ -137,7 +137,7 @@ pub enum Error {
         /// The list.
         cpus: String,
     },
-    /// What is to be changed once more is something else.
+    /// The change that is to be extended concerns something else.
     #[error("Change {id} is of something else, or was undone; make a new one")]
     Another {
         /// The change.
@@ -146,9 +146,9 @@ pub enum Error {
     /// A change failed, and what it had begun could not be undone.
     #[error("A change failed and is left half made; run `exitless restore`: {failure}")]
     HalfMade {
-        /// Why it could not be undone.
+        /// The reason why it could not be undone.
         failure: String,
-        /// Why it failed.
+        /// The reason why it failed.
         #[source]
         source: Box<Error>,
     },

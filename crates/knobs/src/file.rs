@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 /// Files that are larger are not configuration, and the journal would keep two copies of them.
 const LARGEST: u64 = 4 << 20;
-/// Of files that are made: everybody may read the configuration of modules and boot loaders.
+/// The mode of files that are made: everybody may read the configuration of modules and boot loaders.
 const NEW_MODE: u32 = 0o644;
 
-/// Where a file is, or could be.
+/// The place of a file that is there or could be.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// `None` where its directory is not there.

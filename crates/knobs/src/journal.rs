@@ -23,11 +23,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use lock::Lock;
 pub use read::{Damage, Recorded};
 
-/// Of changes that outlast a boot.
+/// The journal of changes that outlast a boot.
 pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
-/// Of changes that a boot undoes. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
+/// The journal of changes that a boot undoes. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
 pub(crate) const VOLATILE: &str = "/run/exitless-journal/journal";
-/// Where nothing is left to undo, a journal beyond this begins anew, in bytes.
+/// The size in bytes from which a journal with nothing left to undo begins anew.
 const TURN: u64 = 1 << 20;
 
 /// The journal of a host.

@@ -1,6 +1,6 @@
 //! The programs that changes run: a closed set. A journal that names another one is not believed.
 
-/// Where definitions of domains are kept for `virsh define`.
+/// The folder in which definitions of domains are kept for `virsh define`.
 const DOMAINS: &str = "/var/lib/exitless/domains/";
 
 /// Programs with all their arguments.

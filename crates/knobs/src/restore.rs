@@ -5,7 +5,7 @@ use crate::{Actions, Damage, Entry, Error, Journal, owner};
 use serde::Serialize;
 use std::path::Path;
 
-/// How to restore.
+/// The options of a restoration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restore {
     /// Undo also what others changed since.
@@ -85,7 +85,7 @@ fn open(entries: Vec<Entry>) -> impl Iterator<Item = Entry> {
     entries.into_iter().rev().filter(Entry::open)
 }
 
-/// What needs no look at the host: the process runs, a boot has undone it, or a script was not asked for.
+/// The outcome for which the host need not be looked at: the process runs, a boot has undone it, or a script was not asked for.
 fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome> {
     if entry.owner.alive(root) {
         return Some(Outcome::Held { pid: entry.owner.pid });

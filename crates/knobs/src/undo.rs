@@ -44,7 +44,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How the journal says that nothing is left to undo; `None` when something is.
+    /// The journal's word when nothing is left to undo; `None` when something is.
     pub(crate) fn settled(&self) -> Option<&'static str> {
         match self {
             Self::Undone => Some("undone"),

@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What the file says; of a list of choices (`none [mq-deadline] kyber`) the one that is chosen, for that is what is
+/// The value in the file; of a list of choices (`none [mq-deadline] kyber`) the one that is chosen, for that is what is
 /// written to such a file.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     let bytes = std::fs::read(path).map_err(Error::access("read", path))?;

@@ -1,4 +1,4 @@
-//! From the unpacked tree to the parts of an image.
+//! Makes the parts of an image from the unpacked tree.
 
 use std::fs;
 use std::io::Read;
@@ -132,9 +132,9 @@ fn unpack_module(packed: &Path) -> Result<Vec<u8>, Error> {
 /// The newest kernel of a tree.
 pub(crate) struct PackedKernel {
     pub(crate) path: PathBuf,
-    /// As `uname -r` prints it.
+    /// Its release, as `uname -r` prints it.
     pub(crate) release: String,
-    /// As Debian packs it.
+    /// The kernel as Debian packs it.
     pub(crate) compressed: Vec<u8>,
     pub(crate) elf: Vec<u8>,
 }

@@ -152,7 +152,7 @@ impl Lab {
         self.emulator == Emulator::Qemu
     }
 
-    /// Whether Debian's own QEMU, which the image has, serves where ours cannot be compiled. It has no AVIC.
+    /// Tests whether Debian's own QEMU, which the image has, serves where ours cannot be compiled. It has no AVIC.
     pub fn runs_in_debians_qemu(&self) -> bool {
         self.emulator == Emulator::Qemu && !self.apicv
     }

@@ -1,4 +1,4 @@
-//! What a host of KVM with devices boots in place of the laboratories' kernel: Debian's generic one, because the cloud
+//! The image of a host of KVM with devices: in place of the laboratories' kernel Debian's generic one, because the cloud
 //! kernel knows no AMD IOMMU; modules for it; and a guest that drives the devices.
 
 use std::fs;

@@ -33,7 +33,7 @@ pub enum Error {
     )]
     CachePlace(#[source] files::Error),
     /// A file to be put into the laboratory does not exist.
-    #[error("{path}: no such file to copy into the lab; nothing was started", path = path.display())]
+    #[error("{path} does not exist and cannot be copied into the lab; nothing was started", path = path.display())]
     PutMissing {
         /// The path as given.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// An emulator cannot be compiled here.
     #[error(
-        "{emulator} is compiled on this machine, and some tools for that are missing; install them with: apt-get install \
+        "{emulator} must be compiled on this machine, and some tools for it are missing; install them with: apt-get install \
          {packages}"
     )]
     MissingPrograms {
@@ -230,7 +230,7 @@ pub enum Error {
     },
     /// A saved machine did not resume.
     #[error(
-        "{lab} did not go on from its snapshot, which was removed unless another run uses it; run the command again to \
+        "{lab} did not continue from its snapshot, which was removed unless another run uses it; run the command again to \
          boot and make a new one ({path})",
         path = path.display()
     )]

@@ -1,6 +1,6 @@
 //! Access to private parts of this crate, for the fuzz targets (`fuzz/`) and the benchmarks (`benches/`).
 //!
-//! This is no part of the interface: it changes with what it gives access to.
+//! This is not part of the interface: it changes with what it gives access to.
 
 use std::path::Path;
 

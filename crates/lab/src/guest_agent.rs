@@ -57,7 +57,7 @@ impl GuestAgent {
         };
         let metadata = file.metadata().map_err(unread)?;
         if !metadata.is_file() {
-            return Err("is no regular file".to_owned());
+            return Err("is not a regular file".to_owned());
         }
         if metadata.mode() & 0o002 != 0 {
             return Err("may be written by everyone; `chmod o-w` it if it is what was built".to_owned());
@@ -71,7 +71,7 @@ impl GuestAgent {
         file.read_to_end(&mut bytes).map_err(unread)?;
         let is = |kind| program_headers(&bytes).any(|header| header.kind == kind);
         if !is(PT_LOAD) || is(PT_INTERP) {
-            return Err("is no static program".to_owned());
+            return Err("is not statically linked".to_owned());
         }
         Ok(Some(Self { identity: identity(&metadata), program: loaded(bytes) }))
     }

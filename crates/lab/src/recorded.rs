@@ -239,7 +239,7 @@ impl<K> Built<K> {
     }
 }
 
-/// Where an image lies, and what building it there needs.
+/// The place of an image, and the needs of building it there.
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// Folders that it replaces begin with this.
@@ -356,7 +356,7 @@ impl<K: Recipe> Built<K> {
         )
     }
 
-    /// Where the image of the current recipe lies.
+    /// The folder of the image of the current recipe.
     pub(crate) fn place(cache: &Cache) -> PathBuf {
         cache.root().join(format!("{}{}", K::PREFIX, K::content_key()))
     }

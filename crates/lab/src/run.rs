@@ -252,7 +252,7 @@ impl Laboratory<'_> {
         }
     }
 
-    /// What a host of KVM with devices boots; that of Xen has all of it in its image.
+    /// The image of a host of KVM with devices; that of Xen has all of it in its own.
     fn device_image(&self, request: &Request) -> Result<Option<DeviceImage>, Error> {
         if request.devices.is_empty() || self.xen.is_some() {
             return Ok(None);

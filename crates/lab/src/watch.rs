@@ -44,7 +44,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Waits until the agent has reached a point; how the command ended where it ended before.
+    /// Waits until the agent has reached a point. Returns the end of the command if it ended before.
     pub(crate) fn until(
         &mut self,
         process: &mut Process,

@@ -73,7 +73,7 @@ pub struct Collector {
     uncounted: u64,
     root: PathBuf,
     vcpus: Vcpus,
-    /// Last exits of vCPUs that are no more, which were given already: thread, and when it was.
+    /// Last exits of vCPUs that have ended, which were returned already: their thread and time.
     ended: BTreeSet<(Option<u32>, u64)>,
 }
 

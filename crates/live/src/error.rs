@@ -46,7 +46,9 @@ pub enum Error {
         source: io::Error,
     },
     /// A format file is not as expected.
-    #[error("Cannot understand {path}; the kernel is newer than this program or the file is no format file")]
+    #[error(
+        "Cannot understand {path}; the kernel is newer than this program, or the file is not a format file"
+    )]
     Format {
         /// The file.
         path: PathBuf,

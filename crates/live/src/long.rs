@@ -26,7 +26,7 @@ use past::{Past, Step};
 const HOLD_BACK_NS: u64 = 100_000_000;
 /// A new vCPU is watched within this time, and processors that come and go are noticed.
 const LOOK_NS: u64 = 200_000_000;
-/// Exits that wait to be told of; more are counted as lost.
+/// The number of exits that can wait to be reported; more are counted as lost.
 const MOST_WAITING: usize = 65_536;
 /// The kernel takes a page of filter at most; a thread in it takes up to 56 characters.
 const MOST_FILTERED: usize = 64;
@@ -170,7 +170,7 @@ pub struct LongTracer {
     root: PathBuf,
     options: LongOptions,
     recorder: Recorder,
-    /// Why the host's doings cannot be watched, if they cannot.
+    /// The reason why the host's doings cannot be watched, if they cannot.
     context: Result<Context, String>,
     source: Option<Source>,
     pasts: BTreeMap<u32, Past>,

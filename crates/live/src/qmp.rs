@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Why QEMU gave no answer.
+/// The reason why QEMU gave no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QmpError {

@@ -30,7 +30,7 @@ pub enum Record<'a> {
     Lost(u64),
     /// A record of another kind, passed over.
     Other(u32),
-    /// Bytes that are no record; nothing after them can be read.
+    /// Bytes that are not a record; nothing after them can be read.
     Malformed {
         /// The offset of the first one.
         offset: usize,

@@ -137,7 +137,7 @@ fn each_failure_is_kept_with_its_cause() {
     let fake = Fake::qemu(1, |_, _| Ok(json!({ "odd": 1 })));
     let found = read(fake.root(), &vm(open()), LONG);
     assert!(
-        causes(&found)[0].starts_with("QEMU 10.0.13 answered `query-stats-schemas`"),
+        causes(&found)[0].starts_with("The answer of QEMU 10.0.13 to `query-stats-schemas`"),
         "{:?}",
         found.failures
     );
@@ -194,7 +194,7 @@ fn debugfs_without_the_vm_or_without_counters() {
     let root = tempfile::tempdir().unwrap();
     let mut vm = vm(Vec::new());
     vm.debugfs = vec![in_debugfs(root.path(), "40-8", &[])];
-    assert!(read(root.path(), &vm, LONG).failures[2].cause.contains("has no counter"));
+    assert!(read(root.path(), &vm, LONG).failures[2].cause.contains("has no known counter"));
     vm.debugfs.clear();
     assert!(read(root.path(), &vm, LONG).failures[2].cause.contains("has no directory of process 40"));
 }

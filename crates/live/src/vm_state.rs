@@ -110,7 +110,7 @@ impl Values {
 
 impl StateReader {
     /// Brings the program into the kernel of the host below `root` (`/`), for the vCPUs given. `isa` is that of the
-    /// vendor's module; without, nothing is told of what only that knows.
+    /// vendor's module; without it, the facts that only that has are missing.
     ///
     /// # Errors
     /// [`Error::Load`] where the kernel says nothing of its types, takes no such program (Linux 5.8 is needed) or

@@ -28,7 +28,7 @@ const PIECE: usize = 64 << 10;
 /// Pieces that may wait for their reader: 16 MiB. A slower reader slows xentrace down, and Xen counts what it loses.
 const MOST_WAITING: usize = 256;
 
-/// Why xentrace gives nothing.
+/// The reason why xentrace gives nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XentraceError {

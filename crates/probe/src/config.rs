@@ -13,7 +13,7 @@ use crate::run::{ApicMode, Irqchip};
 pub struct Config {
     /// The number of vCPUs that run, 2 to 64. One more is made that never runs.
     pub vcpus: u16,
-    /// Where the interrupt controllers are emulated. No PIT is made, whose reinjection would inhibit AVIC.
+    /// The place in which the interrupt controllers are emulated. No PIT is made, whose reinjection would inhibit AVIC.
     pub irqchip: Irqchip,
     /// The way in which the guest reaches its local APICs.
     pub apic: ApicMode,
@@ -22,7 +22,7 @@ pub struct Config {
     pub pin: bool,
     /// The device, `/dev/kvm`.
     pub kvm: PathBuf,
-    /// Where `/sys` and `/proc` are: `/`, or a test's tree.
+    /// The directory of `/sys` and `/proc`: `/`, or a test's tree.
     pub sysfs: PathBuf,
     /// The time for which `ipi-halted` lets the target sleep before the IPI, in guest TSC cycles from the announcement
     /// that it is about to halt. KVM polls before it puts a halted vCPU to sleep (halt_poll_ns of the kvm

@@ -189,7 +189,7 @@ pub(crate) fn eventfds(vm: &VmFd) -> Result<[EventFd; 2], String> {
     ])
 }
 
-/// Why this KVM has no binary statistics, if so.
+/// The reason why this KVM has no binary statistics, if so.
 pub(crate) fn no_statistics(kvm: &Kvm) -> Option<String> {
     (kvm.check_extension_raw(KVM_CAP_BINARY_STATS_FD.into()) <= 0)
         .then(|| "this KVM has no binary statistics (KVM_CAP_BINARY_STATS_FD, Linux 5.14)".to_owned())

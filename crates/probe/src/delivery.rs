@@ -1,4 +1,4 @@
-//! Whether the processor delivers virtual interrupts as its manual says (SDM vol. 3, "APIC Virtualization and Virtual
+//! A check that the processor delivers virtual interrupts as its manual says (SDM vol. 3, "APIC Virtualization and Virtual
 //! Interrupts"), at the moments where emulators were found to go wrong: what an emulator must pass before measurements
 //! on it mean anything.
 
@@ -17,7 +17,7 @@ const IPIS: u32 = 200;
 /// Faults in a row, through many of the host's own interrupts: each has to meet the moment between a fault and the first
 /// instruction of its handler, where the guest is one time in four.
 const FAULTING_MILLISECONDS: u64 = 200;
-/// Where KVM does not tell the TSC's frequency, in kHz: the slowest that a laboratory has.
+/// The TSC's frequency in kHz if KVM does not tell it: the slowest that a laboratory has.
 const SLOWEST_TSC: u32 = 50_000;
 
 impl MicroVm {

@@ -8,7 +8,7 @@ use crate::layout;
 use crate::measure::Measure;
 use crate::run::Arm;
 
-/// Why there is no micro VM, or no samples.
+/// The reason why there is no micro VM, or no samples.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -221,7 +221,7 @@ impl Error {
         move |source| Self::Memory { what, source: Box::new(source) }
     }
 
-    /// Why the device did not open.
+    /// The reason why the device did not open.
     pub(crate) fn open(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

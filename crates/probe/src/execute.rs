@@ -95,7 +95,7 @@ impl MicroVm {
         }
     }
 
-    /// Why this VM can not do `measure`, if so.
+    /// The reason why this VM can not do `measure`, if so.
     fn unsupported(&self, measure: Measure) -> Option<String> {
         match measure {
             Measure::TimerArm | Measure::TimerFire if !self.tsc_deadline => Some(

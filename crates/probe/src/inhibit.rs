@@ -1,4 +1,4 @@
-//! Whether this host can virtualize interrupts, and KVM's ways to stop it for one VM.
+//! Interrupt virtualization of this host, and KVM's ways to stop it for one VM.
 
 use std::fs;
 use std::path::Path;

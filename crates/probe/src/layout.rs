@@ -1,4 +1,4 @@
-//! Where things are in the guest's physical memory, and the numbers that host and payload agree on.
+//! The layout of the guest's physical memory, and the numbers that host and payload agree on.
 //!
 //! Everything is identity mapped. Memory ends below 3 GiB; the fourth GiB holds the xAPIC page and two pages
 //! that nothing backs, so that a write to them leaves the guest.
@@ -33,7 +33,7 @@ pub(crate) const MEMORY_SIZE: usize = 0x20_0000 + 8 * MAX_SAMPLES as usize;
 /// vCPUs that run, at most. With the parked one their APIC ids stay below xAPIC's broadcast id.
 pub(crate) const MAX_VCPUS: u16 = 64;
 
-/// Where the local APIC is after reset (SDM vol. 3, "Local APIC Status and Location").
+/// The address of the local APIC after reset (SDM vol. 3, "Local APIC Status and Location").
 pub(crate) const APIC_BASE: u64 = 0xfee0_0000;
 /// A page nothing backs: a write returns to us.
 pub(crate) const MMIO_USER: u64 = 0xd000_0000;
@@ -76,7 +76,7 @@ pub(crate) mod block {
     pub(crate) const WARM_UP: u64 = 0x08;
     /// Samples to take.
     pub(crate) const SAMPLES: u64 = 0x10;
-    /// Where to put them.
+    /// The address of the buffer for them.
     pub(crate) const BUFFER: u64 = 0x18;
     /// The block of the other vCPU.
     pub(crate) const PEER: u64 = 0x20;
@@ -88,7 +88,7 @@ pub(crate) mod block {
     pub(crate) const PROGRESS: u64 = 0x38;
     /// In x2APIC mode, the register that sends an IPI to the vCPU itself.
     pub(crate) const SELF_IPI_MSR: u64 = 0x40;
-    /// What is written to it beside the vector.
+    /// The bits that are written to it beside the vector.
     pub(crate) const SELF_IPI_BITS: u64 = 0x48;
     /// Interrupts which this vCPU has handled.
     pub(crate) const ACK: u64 = 0x80;
@@ -102,7 +102,7 @@ pub(crate) mod block {
     pub(crate) const FAULT_CODE: u64 = 0x208;
     /// The instruction it came at.
     pub(crate) const FAULT_RIP: u64 = 0x210;
-    /// Where the fields end; the stack grows down to here.
+    /// The end of the fields; the stack grows down to here.
     #[cfg(test)]
     pub(crate) const END: u64 = 0x218;
 }

@@ -165,7 +165,7 @@ fn address(index: usize) -> u64 {
     layout::PAYLOAD + u64::from(u32::from_le_bytes(entry))
 }
 
-/// Where `part` begins in the guest, in the variant for `apic`.
+/// The address at which `part` begins in the guest, in the variant for `apic`.
 pub(crate) fn address_of(part: Part, apic: ApicMode) -> u64 {
     let table = match apic {
         ApicMode::Xapic => 0,
@@ -174,7 +174,7 @@ pub(crate) fn address_of(part: Part, apic: ApicMode) -> u64 {
     address(COMMON + table + part.index())
 }
 
-/// Where the gate of `vector` leads.
+/// The address to which the gate of `vector` leads.
 pub(crate) fn handler(vector: u8, apic: ApicMode) -> u64 {
     let part = match vector {
         layout::VECTOR_IPI => Part::OnIpi,

@@ -16,7 +16,7 @@ pub enum Arm {
     On,
 }
 
-/// Which interface the guest uses to reach its local APIC.
+/// The interface by which the guest reaches its local APIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApicMode {
@@ -26,7 +26,7 @@ pub enum ApicMode {
     X2apic,
 }
 
-/// Where the I/O APIC and the legacy interrupt controllers are emulated.
+/// The place in which the I/O APIC and the legacy interrupt controllers are emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Irqchip {

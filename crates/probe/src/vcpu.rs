@@ -24,7 +24,7 @@ pub(crate) enum CommandEnd {
     Fault,
     /// Somebody kicked the vCPU out.
     Kicked {
-        /// Where it was.
+        /// Its instruction pointer.
         rip: u64,
     },
     /// KVM_RUN ended in another way.

@@ -196,7 +196,7 @@ impl MicroVm {
         self.tsc_khz
     }
 
-    /// Why runs have no statistics; `None` when they have.
+    /// The reason why runs have no statistics; `None` when they have.
     pub fn statistics_available(&self) -> Option<&str> {
         self.no_statistics.as_deref()
     }

@@ -91,7 +91,7 @@ pub enum Judgement {
     OneArm,
     /// The evidence contradicts the arms.
     Contradicted,
-    /// What was measured in both arms has nothing to do with interrupts.
+    /// The measure has nothing to do with interrupts.
     Nothing,
 }
 

@@ -4,7 +4,7 @@ use stats::Interval;
 
 use super::Difference;
 
-/// As many decimals as the interval's width justifies: "71 %", but "1.4 %" if the interval is narrow.
+/// The number of decimals that the interval's width justifies: "71 %", but "1.4 %" if the interval is narrow.
 fn decimals(interval: Option<Interval>) -> usize {
     match interval.map(|interval| interval.high - interval.low) {
         // At most one: the variation between proofs on one host is in no interval.

@@ -82,7 +82,7 @@ impl Scale {
     }
 }
 
-/// Where a p value comes from.
+/// The source of a p value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
@@ -106,7 +106,7 @@ pub struct Contrast {
     pub interval: Option<Interval>,
     /// The probability that noise alone shows a change at least as large; none without an interval.
     pub p_value: Option<f64>,
-    /// Where the p value comes from.
+    /// The source of the p value.
     pub test: Option<Test>,
     /// Blocks that hold both arms; without blocks, repeats of the side that has fewer.
     pub repeats: usize,

@@ -42,7 +42,7 @@ impl Interval {
         self.map(|end| end + by)
     }
 
-    /// Of a logarithm of a ratio, the change in percent: from -100, where nothing is believable too, to infinity, where
+    /// The change in percent, of the logarithm of a ratio: from -100, where nothing is believable too, to infinity, where
     /// there was nothing before. `None` where an end is no number.
     #[must_use]
     pub fn percent(self) -> Option<Self> {
@@ -93,7 +93,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of nothing.
+    /// The estimate of nothing.
     pub const ZERO: Self = Self { low: 0.0, value: 0.0, high: 0.0 };
 
     /// The same in another unit.

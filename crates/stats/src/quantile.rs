@@ -49,7 +49,7 @@ impl Summary {
 
 /// A sample of which quantiles are made.
 pub trait Sample: Copy {
-    /// As a floating-point number; the nearest one above 2^53.
+    /// The value as a floating-point number; the nearest one above 2^53.
     fn value(self) -> f64;
 }
 

@@ -3,7 +3,7 @@
 use crate::Estimate;
 use crate::normal::QUANTILE;
 
-/// Of `part` among `all` that come independently of each other, as a share between 0 and 1: Wilson's score interval
+/// The share of `part` among `all` that come independently of each other, between 0 and 1: Wilson's score interval
 /// ("Probable inference, the law of succession, and statistical inference", Journal of the American Statistical Association
 /// 22, 1927). `None` where `all` is none.
 ///

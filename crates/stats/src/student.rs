@@ -40,7 +40,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Of the difference of two means, each with the variance of its mean and its degrees of freedom: Welch, "The
+    /// The error of the difference of two means, each with the variance of its mean and its degrees of freedom: Welch, "The
     /// generalization of Student's problem when several different population variances are involved", Biometrika 34, 1947.
     #[must_use]
     pub fn welch(sides: [(f64, f64); 2]) -> Self {

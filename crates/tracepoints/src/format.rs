@@ -60,7 +60,7 @@ pub struct EventFormat {
     pub print_fmt: String,
 }
 
-/// Why a text is not a tracepoint's format.
+/// The reason why a text is not a tracepoint's format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

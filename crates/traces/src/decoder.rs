@@ -62,7 +62,7 @@ enum Recipe {
     Counted,
 }
 
-/// Reads records of the tracepoints that it was told of.
+/// Reads records of the tracepoints that were added to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoder {
     /// Slot plus one of each event number; zero for events without a description.

@@ -1,4 +1,4 @@
-//! Why a recording cannot be read at all. What is damaged further in is [`crate::Damage`], not an error.
+//! Errors for which a recording cannot be read at all. Damage further in is [`crate::Damage`], not an error.
 
 use std::io;
 
@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// Its content is of no known kind.
     #[error(
-        "{name} is no recording of exits: it begins with {start}; expected perf.data, trace.dat, the text of \
+        "{name} is not a recording of exits: it begins with {start}; expected perf.data, trace.dat, the text of \
          tracefs, the output of xentrace or what `exitless record` wrote, as they are or packed with zstd or gzip"
     )]
     Unrecognised {

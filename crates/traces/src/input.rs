@@ -149,7 +149,7 @@ impl Input {
         self.failure.clone()
     }
 
-    /// The whole recording as a file to read anywhere, with its length in bytes. What is no file is copied
+    /// The whole recording as a file to read anywhere, with its length in bytes. Anything that is not a file is copied
     /// to a nameless one in the directory for temporary files.
     pub(crate) fn into_file(self) -> Result<(File, u64), Error> {
         let name = self.name.clone();

@@ -87,7 +87,7 @@ pub struct Reading {
 /// gets every exit.
 ///
 /// # Errors
-/// When nothing can be read: [`Error`] says why and what to do. Damage further in is no error.
+/// When nothing can be read: [`Error`] says why and what to do. Damage further in is not an error.
 pub fn read(source: &Source, options: &Options, sink: &mut impl Sink) -> Result<Reading, Error> {
     if let Source::Path(path) = source {
         if path.is_dir() {

@@ -199,7 +199,7 @@ impl<R: Default> Desk<R> {
         });
     }
 
-    /// A chunk was fetched, or there is none any more.
+    /// A chunk was fetched, or no more follows.
     fn fetched(&self, there: bool) {
         self.change(|state| {
             state.fetching = false;

@@ -1,4 +1,4 @@
-//! Which kind of recording it is, by its first bytes.
+//! The kind of a recording, by its first bytes.
 
 use crate::input::Input;
 use crate::{Error, Format, exitless, text, trace_dat, xentrace};
@@ -51,7 +51,7 @@ pub(crate) fn format(input: &Input) -> Result<Format, Error> {
     }
 }
 
-/// A recording whose first bytes are no known format's.
+/// A recording whose first bytes are not those of a known format.
 pub(crate) fn unrecognised(input: &Input) -> Error {
     Error::Unrecognised { name: input.name.clone(), start: readable(input.start()) }
 }

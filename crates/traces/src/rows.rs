@@ -107,7 +107,7 @@ pub(crate) struct AccessRows {
 
 impl Default for AccessRows {
     fn default() -> Self {
-        // An exit is no access.
+        // An exit is not an access.
         let none = Recent { value: 0, row: 0, kind: Kind::Exit };
         Self { recent: Box::new([none; RECENT]), index: FxHashMap::default(), other: None, rows: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! A sink that sums exits up, for whoever wants to look at the sums while a recording goes on.
+//! A sink that sums up exits, so that the sums can be read while a recording continues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -19,7 +19,7 @@ pub(crate) struct TracingData {
     pub(crate) misunderstood: Vec<String>,
 }
 
-/// Why the block cannot be read.
+/// The reason why the block cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadTracingData {
     /// It does not begin as it must, or was made on a machine of another kind.

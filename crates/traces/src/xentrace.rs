@@ -63,7 +63,7 @@ pub(crate) fn read(input: Input, options: Options, sink: &mut impl Sink) -> Resu
 /// ones of other processors can come any more: two rounds of the recorder later.
 ///
 /// `options` must say what a recording's beginning would otherwise be searched for: the frequency and the instruction
-/// set. A recording without exits is none of the errors.
+/// set. A recording without exits is not an error.
 pub fn follow(
     stream: Box<dyn std::io::Read + Send>,
     name: &str,

@@ -16,7 +16,7 @@ pub struct Assumption {
 }
 
 impl Default for Assumption {
-    /// What most hosts support: Intel without IPI virtualization, which starts with Sapphire Rapids; AMD with
+    /// The features that most hosts support: Intel without IPI virtualization, which starts with Sapphire Rapids; AMD with
     /// x2AVIC; and 250 ticks a second.
     fn default() -> Self {
         Self {

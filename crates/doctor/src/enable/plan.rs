@@ -110,7 +110,7 @@ pub struct Step {
     pub changes: Vec<Change>,
 }
 
-/// Why nothing is done.
+/// The reason why nothing is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Its stable name: `cpu`, `contradiction`, `container`, `module`, `xen`.
@@ -134,7 +134,7 @@ pub struct Plan {
     pub now: Option<String>,
     /// The running kernel has it as wished for.
     pub so_already: bool,
-    /// Why nothing is done; empty when nothing stands in the way.
+    /// The reason why nothing is done; empty when nothing stands in the way.
     pub refusals: Vec<Refusal>,
     /// The steps, in order.
     pub steps: Vec<Step>,

@@ -1,4 +1,4 @@
-//! Why nothing may be done.
+//! Reasons for which nothing may be changed.
 
 use super::plan::{Arm, Refusal};
 use super::target::{Target, switch};

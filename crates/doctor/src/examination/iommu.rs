@@ -184,7 +184,7 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
     Some(if more > 0 { verdict.seen("also", format!("{more} more")) } else { verdict })
 }
 
-/// So many IOMMUs are told of one by one.
+/// The number of IOMMUs that are listed one by one.
 const SHOWN: usize = 3;
 
 fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {

@@ -65,7 +65,7 @@ pub struct Row {
     pub without: &'static str,
     /// The state with it.
     pub with: &'static str,
-    /// Why it matters.
+    /// The reason why it matters.
     pub why: &'static str,
     /// The source.
     pub source: &'static str,

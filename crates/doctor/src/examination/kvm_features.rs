@@ -83,6 +83,6 @@ pub(super) fn halt_polling(subject: &Subject<'_>) -> Option<Verdict> {
                 .command(default)
         }
         Ok(time) => Verdict::pass(format!("KVM polls for up to {} µs", time / 1000)).seen(path, value),
-        Err(_) => Verdict::skip(format!("{path} is no number")).seen(path, value),
+        Err(_) => Verdict::skip(format!("{path} is not a number")).seen(path, value),
     })
 }

@@ -51,7 +51,7 @@ fn guest_apic_ids(subject: &Subject<'_>) -> Option<Verdict> {
         return None;
     }
     let (largest, by) = largest_apic_id(subject)?;
-    // IDs have gaps where the topology is no power of two, so this is the least that a VM can have.
+    // IDs have gaps where the topology is not a power of two, so this is the least that a VM can have.
     let beyond = |count: usize| u32::try_from(count).unwrap_or(u32::MAX) > largest + 1;
     let over: Vec<_> = subject.running().iter().filter(|vm| beyond(vcpus(vm))).collect();
     let verdict = match over.as_slice() {

@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// So many processors are told of one by one.
+/// The number of processors that are listed one by one.
 const SHOWN: usize = 4;
 
 fn readable(subject: &Subject<'_>) -> Option<Verdict> {

@@ -83,7 +83,7 @@ pub struct Rule {
     pub title: &'static str,
     /// Its subject.
     pub category: Category,
-    /// Why it matters, in one line.
+    /// The reason why it matters, in one line.
     pub why: &'static str,
     /// The source.
     pub source: &'static str,

@@ -1,4 +1,4 @@
-//! A host with what follows from its facts at once.
+//! A host with the conclusions from its facts that many rules need.
 
 use super::release::Release;
 use super::vm_side::VmSide;

@@ -18,7 +18,7 @@ pub struct VmSide {
     pub devices: Vec<DeviceVerdict>,
     /// The mask of inhibit reasons, as KVM keeps it; `None` where it could not be read.
     pub inhibits: Option<exits::Inhibits>,
-    /// Evidence that could not be had, each as a sentence without its full stop.
+    /// Evidence that could not be collected, each as a sentence without its full stop.
     pub missing: Vec<String>,
 }
 

@@ -134,7 +134,7 @@ fn info<'a>(subject: &Subject<'a>) -> Option<(&'a Xen, &'a XenInfo)> {
     Some((xen, xen.info.get()?))
 }
 
-/// Xen, where it can be asked for what only its control domain is told.
+/// Xen, if it can be asked for facts that only its control domain gets.
 fn controlled<'a>(subject: &Subject<'a>) -> Option<&'a Xen> {
     subject.host.xen.as_ref().filter(|xen| xen.control.get() == Some(&true))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// More CPUs than a kernel can have (`CONFIG_NR_CPUS` is at most 8192 on x86).
 const MOST: u32 = 8192;
 
-/// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` when it is no such list.
+/// The CPUs of a list such as `0-3,6` or `0-7,^3`; `None` when it is not one.
 pub(super) fn cpus(list: &str) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     // How many CPUs the parts name, one after the other: no list of a VM or a kernel says each of them ten times.

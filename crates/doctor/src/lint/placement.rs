@@ -1,4 +1,4 @@
-//! Which CPUs of the host the VM's threads run on.
+//! The host's CPUs on which a VM's threads run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,7 +17,7 @@ pub struct Rule {
     pub name: &'static str,
     /// Its title, in a few words.
     pub title: &'static str,
-    /// Why that matters, in one line.
+    /// The reason why that matters, in one line.
     pub why: &'static str,
     /// The source.
     pub source: &'static str,

@@ -1,4 +1,4 @@
-//! A definition with what holds where it says nothing.
+//! A definition with the defaults of what it does not say.
 
 use domain::{
     Accelerator, CpuModel, Definition, Device, DeviceKind, FeatureState, Form, GuestIommu, Irqchip, Place,

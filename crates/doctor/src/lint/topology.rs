@@ -1,5 +1,5 @@
-//! Which APIC IDs the vCPUs get: each level of the topology takes bits of its own, so that IDs have gaps where a level's
-//! size is no power of two.
+//! The APIC IDs of the vCPUs: each level of the topology takes bits of its own, so that IDs have gaps where a level's
+//! size is not a power of two.
 
 use domain::{Set, Vcpus};
 

@@ -31,7 +31,7 @@ enum ArmName {
     On,
     /// Off: inhibited for the micro VM only, or not available here.
     Off,
-    /// As for a VM on this host: on if possible.
+    /// On if possible, as for a VM on this host.
     Host,
 }
 

@@ -97,7 +97,7 @@ impl WatchArguments {
 #[derive(Debug)]
 pub(crate) struct Watched {
     threads: Vec<(ThreadId, Option<u64>)>,
-    /// As they were asked for.
+    /// The names that were asked for.
     names: Vec<String>,
 }
 

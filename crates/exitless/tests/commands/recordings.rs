@@ -238,7 +238,7 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     std::fs::write(folder.path().join("perf.data"), "hello").unwrap();
     let other = command(&["report"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(other.status.code(), Some(125));
-    assert!(err(&other).contains("perf.data is no recording of exits"), "{}", err(&other));
+    assert!(err(&other).contains("perf.data is not a recording of exits"), "{}", err(&other));
 }
 
 #[test]

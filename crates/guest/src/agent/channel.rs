@@ -14,7 +14,7 @@ use crate::frames::Frame;
 /// Name of the virtio port that QEMU offers.
 pub const PORT_NAME: &str = "exitless";
 const SERIAL: &str = "/dev/ttyS1";
-/// Where Linux has the console of its domain (`drivers/tty/hvc/hvc_xen.c`).
+/// The console of a Xen domain in Linux (`drivers/tty/hvc/hvc_xen.c`).
 const XEN_CONSOLE: &str = "/dev/hvc0";
 const PORTS: &str = "/sys/class/virtio-ports";
 const PORT_WAIT: Duration = Duration::from_secs(60);

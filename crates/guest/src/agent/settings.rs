@@ -10,7 +10,7 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 pub struct Settings {
     /// Modules to be loaded, with what they need.
     pub modules: Vec<String>,
-    /// Where the host is.
+    /// The port by which the host is reached.
     pub port: Port,
     /// True if there is a disk to be formatted and mounted.
     pub data: bool,
@@ -50,7 +50,7 @@ pub enum Network {
 }
 
 impl Settings {
-    /// As the kernel was started.
+    /// The settings among the arguments of the running kernel.
     pub(super) fn of_kernel() -> Result<Self, String> {
         let text =
             fs::read_to_string(COMMAND_LINE).map_err(|error| format!("reading {COMMAND_LINE}: {error}"))?;
@@ -75,7 +75,7 @@ impl Settings {
         })
     }
 
-    /// As arguments of the kernel.
+    /// The settings as arguments of the kernel.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("exitless.modules={}", self.modules.join(","))];
         if let Some((_, name)) = PORTS.iter().find(|(port, _)| *port == self.port && *port != Port::Virtio) {

@@ -106,7 +106,7 @@ const VMIDS: std::ops::RangeInclusive<u32> = 100..=999_999_999;
 const PROXMOX_RUN: &str = "/run/qemu-server/";
 
 impl Management {
-    /// Of a process of this VMM, with the VM's name and the lines of `/proc/PID/cgroup`.
+    /// The management of a process of this VMM, with the VM's name and the lines of `/proc/PID/cgroup`.
     pub(super) fn of(vmm: Vmm, name: Option<&str>, arguments: &[String], cgroup: &str) -> Self {
         match vmm {
             Vmm::Qemu => Self::of_qemu(name, arguments, cgroup),

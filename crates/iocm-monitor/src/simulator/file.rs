@@ -40,7 +40,7 @@ pub struct TraceDamage {
     pub why: String,
 }
 
-/// Why a file is no trace at all.
+/// The reason why a file is no trace at all.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTrace {

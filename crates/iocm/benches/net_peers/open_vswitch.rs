@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// Why it cannot be measured here.
+/// The reason why it cannot be measured here.
 pub(crate) fn missing() -> Option<&'static str> {
     let is_there = Path::new(DAEMON).exists() && Path::new(SCHEMA).exists();
     (!is_there).then_some("there is no Open vSwitch with DPDK (package openvswitch-switch-dpdk)")

@@ -36,7 +36,7 @@ impl WorkerConfig {
     /// The options of the worker; `usual` gives those that the line leaves out.
     ///
     /// # Errors
-    /// [`BadLine`] when its CPUs are no list.
+    /// [`BadLine`] when its CPUs are not a list.
     pub fn options(&self, usual: &WorkersConfig) -> Result<WorkerOptions, BadLine> {
         let cpus = self.cpus.as_deref().map(cpu_list).transpose();
         let nap = self.longest_nap_us.unwrap_or(usual.longest_nap_us);

@@ -37,7 +37,7 @@ struct InheritedListener {
     stored: bool,
 }
 
-/// Why descriptors cannot be taken.
+/// The reason why descriptors cannot be taken.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}; they come from the service manager, as sd_listen_fds(3) says")]
 pub struct BadInheritance(String);
@@ -126,7 +126,7 @@ impl Inheritance {
         }
         if let Some(first) = others.first() {
             tracing::warn!(
-                "{} of {} inherited descriptors are closed, because they are no listening UNIX stream sockets with a \
+                "{} of {} inherited descriptors are closed, because they are not listening UNIX stream sockets with a \
                  path; the first one is {first}",
                 others.len(),
                 names.len()

@@ -16,7 +16,7 @@ impl ByHand {
     /// A queue that is enabled.
     ///
     /// # Panics
-    /// When the driver's ring is none.
+    /// When the driver's ring is not valid.
     #[must_use]
     pub fn new(driver: &Driver, handler: Box<dyn Handler>) -> Self {
         let ring = driver.ring().expect("a ring that fits");

@@ -1,4 +1,4 @@
-//! A daemon that is made up.
+//! A mock daemon.
 
 use crate::config::DeviceConfig;
 use crate::control::{

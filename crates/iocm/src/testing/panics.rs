@@ -1,4 +1,4 @@
-//! A panic that a guest can provoke, where a test says so.
+//! A panic that a guest can provoke if a test allows it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

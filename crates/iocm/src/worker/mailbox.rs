@@ -104,7 +104,7 @@ impl Routes {
     pub(super) fn send_on(&self, key: QueueKey, token: Token, result: i32) {
         match self.routes().get(&key) {
             Some(mailbox) => mailbox.send(Command::Completed { key, token, result }),
-            None => tracing::debug!("A completion for queue {}, which is gone", key.0),
+            None => tracing::debug!("A completion for queue {}, which was removed", key.0),
         }
     }
 

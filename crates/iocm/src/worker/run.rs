@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The source of an epoll event: the command eventfd, the io_uring, or the queue with this number.
 const COMMANDS: u64 = 1 << 32;
 const COMPLETIONS: u64 = 1 << 33;
-/// The flag of an event of a queue's other source, which is no kick.
+/// The flag of an event of a queue's other source, which is not a kick.
 const SOURCE: u64 = 1 << 34;
 /// The number of events read at once.
 const EVENTS: usize = 64;

@@ -24,7 +24,7 @@ pub(crate) struct Lock {
 
 #[cfg(test)]
 impl Lock {
-    /// What the kernel does where this process is killed: it closes the descriptor, and gives nothing up before the last.
+    /// Acts as the kernel does when this process is killed: it closes the descriptor, and gives nothing up before the last.
     pub(crate) fn close_as_when_killed(mut self) {
         drop(self.file.take());
     }

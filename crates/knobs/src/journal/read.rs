@@ -26,7 +26,7 @@ pub struct Recorded {
 pub struct Damage {
     /// The journal.
     pub path: PathBuf,
-    /// Where the line begins, in bytes.
+    /// The offset of the line, in bytes.
     pub offset: usize,
     /// The fault.
     pub why: String,

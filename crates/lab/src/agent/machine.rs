@@ -57,7 +57,7 @@ pub(super) fn mount_kernel_file_systems() -> io::Result<()> {
     Ok(())
 }
 
-/// Loads a module from the initial RAM disk; a module that is already loaded is no error.
+/// Loads a module from the initial RAM disk; a module that is already loaded is not an error.
 pub(super) fn load_module(file: &str, parameters: &BTreeMap<String, String>) -> Result<(), String> {
     let path = Path::new(MODULE_FOLDER).join(file);
     let name = file.trim_end_matches(".ko").replace('-', "_");

@@ -1,6 +1,6 @@
 //! The emulators, built on this machine from Debian's source packages with the patches in `crates/lab/patches`.
 //!
-//! Debian's own builds do not do: its Bochs is a debugger's build whose clock is no clock, and both have faults that
+//! Debian's own builds do not do: the clock of its Bochs, which is a debugger's build, does not keep time, and both have faults that
 //! damage what they emulate. Each patch says why it is there.
 
 mod compile;

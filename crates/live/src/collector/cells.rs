@@ -129,7 +129,7 @@ impl Cells {
         self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15
     }
 
-    /// Frees the cells of threads that are no more. Those of living ones must stay: a program may be adding
+    /// Frees the cells of threads that have ended. Those of living ones must stay: a program may be adding
     /// to one.
     pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let taken: Vec<(u32, CellKey)> = self.direct_taken.iter().filter_map(Result::ok).collect();

@@ -37,7 +37,7 @@ pub enum Mechanism {
     RawTracepoints,
     /// Tracepoints with their records, by the format files.
     Tracepoints {
-        /// Why not raw ones.
+        /// The reason why not raw ones.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Why the kernel did not take a program, in a line, and what to do about it.
+//! The reason why the kernel did not take a program, in a line, and what to do about it.
 
 use aya::EbpfError;
 use aya::programs::ProgramError;

@@ -14,7 +14,7 @@ use crate::{Error, Tracefs};
 /// The programs and the events of `sched` that they take.
 const PROGRAMS: [(&str, &str); 2] = [("woken", "sched_wakeup"), ("switched", "sched_switch")];
 
-/// Values of the programs' variables. What cannot be had goes to `missing`.
+/// Values of the programs' variables. Those that cannot be read go to `missing`.
 pub(super) fn globals(root: &Path, isa: Isa, missing: &mut Vec<String>) -> Vec<(&'static str, u32)> {
     // HLT and MWAIT: Intel SDM volume 3, appendix C, and AMD APM volume 2, appendix C.
     let (halt, mwait) = match isa {

@@ -111,7 +111,7 @@ impl Vcpus {
         self.places_taken.keys().count() > 1 << 12 || self.keys.keys().count() > 1 << 15
     }
 
-    /// Forgets those whose thread is no more, for no program can be following them.
+    /// Forgets those whose thread has ended, because no program can be following them.
     pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let keys: Vec<(u32, u64)> = self.keys.iter().filter_map(Result::ok).collect();
         let ended: BTreeMap<u64, u32> =

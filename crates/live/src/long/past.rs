@@ -31,7 +31,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Of a thread that is watched from now on.
+    /// The past of a thread that is watched from now on.
     pub(super) fn from(now_ns: u64) -> Self {
         Self { steps: VecDeque::new(), known_from_ns: now_ns }
     }

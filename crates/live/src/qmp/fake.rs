@@ -1,4 +1,4 @@
-//! A QEMU that is a thread: it greets, negotiates, and answers what it was told to.
+//! A thread in place of QEMU: it greets, negotiates, and gives the answers of a test.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Bridges behind bridges are followed so deep; a bus has 256 numbers in all.
 const DEEPEST: usize = 32;
 
-/// Why a VM's PCI devices are not known.
+/// The reason why a VM's PCI devices are not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PciError {
@@ -20,8 +20,8 @@ pub enum PciError {
     /// The monitor gives no answer.
     #[error(transparent)]
     Qmp(#[from] QmpError),
-    /// The answer is none.
-    #[error("QEMU answered `query-pci` with something else than its documentation says")]
+    /// The answer has another form.
+    #[error("The answer of QEMU to `query-pci` is not as documented")]
     Answer(#[from] serde_json::Error),
 }
 

@@ -21,7 +21,7 @@ pub(super) enum DebugfsError {
         "{path} has no directory of process {pid}; its VM has ended, or was made before debugfs was there"
     )]
     NoDirectory { path: PathBuf, pid: i32 },
-    #[error("{path} has no counter; this kernel's KVM is not one that is known")]
+    #[error("{path} has no known counter; this kernel's KVM is not supported")]
     NoCounter { path: PathBuf },
 }
 

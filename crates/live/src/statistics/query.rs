@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The obstacle.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueryError {
-    #[error("The VM is none of QEMU's; only QEMU has QMP")]
+    #[error("The VM does not run in QEMU, and only QEMU has QMP")]
     NotQemu,
     #[error("QEMU was started without a monitor on a socket; add `-qmp unix:PATH,server=on,wait=off`")]
     NoMonitor,
@@ -26,7 +26,7 @@ pub(super) enum QueryError {
         "QEMU {version} gives no statistics of KVM; they need Linux 5.14 or later, and KVM as the accelerator"
     )]
     NoStatistics { version: String },
-    #[error("QEMU {version} answered `{command}` with something else than its documentation says")]
+    #[error("The answer of QEMU {version} to `{command}` is not as documented")]
     Answer {
         version: String,
         command: &'static str,

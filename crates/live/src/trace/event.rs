@@ -40,7 +40,7 @@ pub enum What {
         vcpu: u32,
         /// The IPI that was to be sent.
         ipi: Ipi,
-        /// Why it was not ([`exits::incomplete_ipi_cause`]).
+        /// The reason why it was not ([`exits::incomplete_ipi_cause`]).
         cause: u32,
         /// The entry of the physical or logical APIC ID table that stood in the way.
         index: u32,

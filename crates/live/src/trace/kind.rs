@@ -113,7 +113,7 @@ impl Serialize for EventKind {
 
 /// A word that names no kind of event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no kind of event; expected one of {names}", names = names())]
+#[error("`{0}` is not a kind of event; expected one of {names}", names = names())]
 pub struct UnknownEventKind(pub String);
 
 fn names() -> String {

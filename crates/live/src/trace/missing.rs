@@ -20,7 +20,7 @@ impl fmt::Display for Missing {
 }
 
 impl Missing {
-    /// Why none of the tracepoints of `kind` is in `tracefs`.
+    /// The reason why none of the tracepoints of `kind` is in `tracefs`.
     pub(crate) fn why(kind: EventKind, tracefs: &Tracefs) -> Self {
         let event = format!("kvm:{}", kind.tracepoints().first().copied().unwrap_or_default());
         let why = match tracefs.kernel() {

@@ -1,4 +1,4 @@
-//! From the order of many buffers to the order of time.
+//! Sorts the events of many buffers by time.
 
 /// Holds things until nothing earlier can come.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Whose VM a process runs.
+//! The VM that a process runs.
 
 use host::vms::Management;
 use std::collections::HashMap;

@@ -88,7 +88,7 @@ impl Source {
     }
 
     /// Watches those CPUs that came, and lets those go that went; returns the last records of the latter. A CPU
-    /// that cannot be watched is told once, and the others go on.
+    /// that cannot be watched is reported once, and the others continue.
     pub(crate) fn follow(&mut self, online: &BTreeSet<u32>) -> Vec<CpuRecords> {
         let went: Vec<u32> = self.cpus.keys().copied().filter(|cpu| !online.contains(cpu)).collect();
         let mut last = Vec::new();

@@ -1,4 +1,4 @@
-//! The whole way from the kernel's buffers to events in order.
+//! Reads the kernel's buffers, and gives their events in order.
 
 use super::clock::Anchor;
 use super::cpus::online;

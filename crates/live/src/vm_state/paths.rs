@@ -113,7 +113,7 @@ impl Layout {
         for (what, size, path) in fields {
             match kvm.member("kvm", path) {
                 Some(at) => self.set(what, size, &[to_kvm, at]),
-                // The others are no loss: kernels are built without a PIT, and had no types of VMs.
+                // The others are not needed: kernels are built without a PIT, and had no types of VMs.
                 None if what == What::Inhibits => self.note("kvm", path),
                 None => {}
             }

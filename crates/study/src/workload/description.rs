@@ -8,14 +8,14 @@ use crate::{Better, Combine, Metric, Unit};
 /// The description of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricDescription {
-    /// As in [`Metric`]. A name that ends with `.*` stands for a family whose members are known only after a
+    /// The name as in [`Metric`]. A name that ends with `.*` stands for a family whose members are known only after a
     /// run, such as exits by reason.
     pub name: String,
-    /// As in [`Metric`].
+    /// The unit, as in [`Metric`].
     pub unit: Unit,
-    /// As in [`Metric`].
+    /// The better direction, as in [`Metric`].
     pub better: Better,
-    /// As in [`Metric`].
+    /// The way to combine guests, as in [`Metric`].
     pub combine: Combine,
     /// Its meaning, in at most 60 characters, for the title of a chart.
     pub meaning: String,

@@ -10,7 +10,7 @@ use flatbuffers::FlatBufferBuilder;
 /// The same message of a record batch with one key in its `custom_metadata` (`format/Message.fbs` of Arrow), which
 /// readers that do not ask for it pass over.
 pub(super) fn with_metadata(message: &[u8], key: &str, value: &str) -> Result<Vec<u8>, ArrowError> {
-    let no_batch = || ArrowError::IpcError("a message of exits is no record batch".to_owned());
+    let no_batch = || ArrowError::IpcError("a message of exits is not a record batch".to_owned());
     let message = root_as_message(message).map_err(|_| no_batch())?;
     let batch = message.header_as_record_batch().ok_or_else(no_batch)?;
     let mut builder = FlatBufferBuilder::new();

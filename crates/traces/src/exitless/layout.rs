@@ -113,7 +113,8 @@ impl Layout {
             column::HANDLING => self.handling = number()?,
             column::EARLIER => {
                 let found = earlier(field, place);
-                self.earlier = Some(found.ok_or_else(|| format!("column `{name}` is no list of accesses"))?);
+                self.earlier =
+                    Some(found.ok_or_else(|| format!("column `{name}` is not a list of accesses"))?);
             }
             _ => {}
         }

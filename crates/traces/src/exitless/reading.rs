@@ -257,7 +257,7 @@ fn decompressor<'k>(
     kept: &'k mut Option<Decompressor<'static>>,
 ) -> Result<&'k mut Decompressor<'static>, String> {
     if kept.is_none() {
-        *kept = Some(Decompressor::new().map_err(|error| format!("zstd is not to be had: {error}"))?);
+        *kept = Some(Decompressor::new().map_err(|error| format!("zstd cannot be used: {error}"))?);
     }
-    kept.as_mut().ok_or_else(|| "zstd is not to be had".to_owned())
+    kept.as_mut().ok_or_else(|| "zstd cannot be used".to_owned())
 }

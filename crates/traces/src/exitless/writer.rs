@@ -35,7 +35,7 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Why a recording is not whole.
+/// The reason why a recording is not whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

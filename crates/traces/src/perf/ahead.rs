@@ -1,4 +1,4 @@
-//! Bytes between what was read and what was given out.
+//! Bytes that were read and not given out yet.
 
 /// Bytes that were read, but not handed out yet.
 #[derive(Default)]

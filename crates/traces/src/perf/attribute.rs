@@ -60,7 +60,7 @@ pub(super) struct Layout {
     pub(super) raw: Option<u16>,
     read: Option<u64>,
     callchain: bool,
-    /// Bytes from the end of a record that is no sample.
+    /// Bytes from the end of a record that is not a sample.
     pub(super) trailing_cpu: Option<u16>,
     pub(super) trailing_time: Option<u16>,
     pub(super) tracepoint: bool,

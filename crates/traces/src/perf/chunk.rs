@@ -1,4 +1,4 @@
-//! Whole records of a recording, and what they turn into.
+//! Whole records of a recording, and their events.
 
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ fn lost_samples(record: &[u8], schema: &Schema) -> Option<Note> {
 fn name(record: &[u8], schema: &Schema) -> Option<Note> {
     let (process, thread) = (u32_at(record, HEADER)?, u32_at(record, HEADER + 4)?);
     let name = crate::bytes::text(record.get(HEADER + 8..)?);
-    // As for all records that are no samples, the layouts of a recording agree on the end.
+    // As for all records that are not samples, the layouts of a recording agree on the end.
     let from_end = schema.layout_by(0).and_then(|layout| layout.trailing_time);
     let at = from_end.and_then(|from_end| record.len().checked_sub(usize::from(from_end)));
     let time_ns = at.and_then(|at| u64_at(record, at)).unwrap_or(0);

@@ -39,7 +39,7 @@ pub(super) struct Records {
     pub(super) warnings: Vec<String>,
 }
 
-/// Why the walk over records stopped.
+/// The reason why the walk over records stopped.
 enum Stop {
     /// The bytes end here, perhaps in the middle of a record.
     End,
@@ -239,7 +239,7 @@ impl Records {
                 self.ahead.clear();
             }
             Stop::Broken => {
-                self.damaged(begins, "what begins here is no record".into());
+                self.damaged(begins, "it does not continue with a record".into());
                 self.ahead.clear();
             }
             Stop::End | Stop::Special(_) => {}
@@ -268,7 +268,7 @@ impl Records {
         let (end, stop) = self.walk(&bytes);
         if !matches!(stop, Stop::End) {
             let offset = self.position - self.ahead.rest().len() as u64;
-            self.damaged(offset, "what was unpacked before is no record".into());
+            self.damaged(offset, "the bytes unpacked before are not whole records".into());
             self.ahead.clear();
         }
         inflater.keep_rest(&bytes[end..]);

@@ -1,4 +1,4 @@
-//! Which event is which in a recording that lost the descriptions of its events.
+//! The kinds of events in a recording that lost the descriptions of its events.
 //!
 //! perf writes them to the file's end, so a recorder that was killed and a copy that was cut have none. What is
 //! left are event numbers, and what the events do: exits and entries alternate, accesses follow the exits that

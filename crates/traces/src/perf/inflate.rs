@@ -6,7 +6,7 @@ use super::attribute::HEADER;
 use super::kind;
 use crate::bytes::{u32_at, u64_at};
 
-/// One piece holds what a ring buffer held, packed into less than 64 KiB: more than this is no recording's.
+/// One piece holds what a ring buffer held, packed into less than 64 KiB: a recording has no larger one.
 const MOST_OF_A_PIECE: usize = 256 << 20;
 
 /// The state of the stream between pieces.
@@ -59,7 +59,7 @@ impl Inflater {
         Ok(done)
     }
 
-    /// Keeps what is no whole record yet.
+    /// Keeps the bytes of a record that is not whole yet.
     pub(super) fn keep_rest(&mut self, rest: &[u8]) {
         self.rest.clear();
         self.rest.extend_from_slice(rest);

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// More different events than any kernel has; what is beyond belongs to a text that is no trace.
+/// More different events than any kernel has; a text with more is not a trace.
 const MOST: usize = 8192;
 const OTHERS: &str = "others";
 

@@ -1,4 +1,4 @@
-//! Lines that are no events: what was lost, and what a header says.
+//! Lines that are not events: losses, and facts of a header.
 
 use super::number::{decimal, find};
 use crate::Origin;

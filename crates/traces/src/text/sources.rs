@@ -1,4 +1,4 @@
-//! Which of several recordings or buffers a line is from.
+//! The recording or buffer, of several, that a line is from.
 //!
 //! `trace-cmd report` writes the name of the buffer, or of the file when there are several, before the
 //! columns (`trace_show_data` in `tracecmd/trace-read.c`). Buffers may hold the same events.

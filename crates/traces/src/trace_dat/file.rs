@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::{Damage, Error};
 
-/// Names and versions are short; more than this is no text.
+/// Names and versions are short; anything longer is not text.
 const LONGEST_TEXT: u64 = 4096;
 
 /// The next step for a file whose first part makes no sense.
@@ -54,7 +54,7 @@ impl Read for From<'_> {
     }
 }
 
-/// Why something could not be read, and where.
+/// The reason why something could not be read, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flaw {
     pub(super) what: String,

@@ -127,7 +127,7 @@ fn buffer(text: bool, fields: &mut Fields<impl Read>, sections: bool) -> Result<
     Ok(buffer)
 }
 
-/// A decimal or hexadecimal number, as `strtoll` takes it; zero when it is none.
+/// A decimal or hexadecimal number, as `strtoll` takes it; zero when it is not a number.
 fn number(data: &[u8]) -> i64 {
     let text = text(data);
     let text = text.trim();

@@ -30,7 +30,7 @@ const OF_VMX_ALONE: [u32; 3] = [REALMODE_EMULATE, TRAP_DEBUG, VLAPIC];
 
 /// The flags above the basic reason of VMX.
 const VMX_FLAGS: u32 = 0xffff_0000;
-/// Above every basic reason of VMX so far, and below the first code of SVM that is no register or exception.
+/// Above every basic reason of VMX so far, and below the first code of SVM that is not a register or an exception.
 const FIRST_ABOVE_VMX: u32 = 0x60;
 
 /// Tests whether VMX can have left a guest for this reason.

@@ -1,4 +1,4 @@
-//! Who runs on a processor.
+//! The vCPU that runs on a processor.
 
 use exits::Vcpu;
 

@@ -144,7 +144,7 @@ fn texts_without_exits_say_what_they_have() {
     assert!(error(line).contains("(1 sched_switch)"));
     let arm = "  qemu-12   [000] d..2.   12.345678: kvm_exit: TRAP: DABT_LOW: 0x0024, PC: 0xffff80001000\n";
     assert!(error(arm).contains("1 kvm:kvm_exit of reasons that x86 does not have"), "{}", error(arm));
-    assert!(error("perf\n").contains("is no recording of exits"));
+    assert!(error("perf\n").contains("is not a recording of exits"));
     let other = format!("# arch : aarch64\n{arm}");
     assert!(matches!(read_bytes(other.as_bytes()), Err(Error::Architecture { .. })));
 }

@@ -1,4 +1,4 @@
-//! Which boot loader a host has, by its programs and files.
+//! The boot loader of a host, by its programs and files.
 
 use super::{Boot, entries};
 use std::fs;

@@ -1,4 +1,4 @@
-//! When and where Xen lets vCPUs run, and how fast.
+//! Xen's scheduling of vCPUs, and the speed of its processors.
 
 use super::controlled;
 use crate::examination::rule::Verdict;

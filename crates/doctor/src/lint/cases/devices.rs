@@ -78,7 +78,7 @@ pub(super) fn of_devices() -> Vec<Cases> {
                         disk.resource = Some("rbd".to_owned());
                     });
                 }),
-                // libvirt's name of an image in a pool of Ceph's is no path, and has no colon.
+                // libvirt's name of an image in a pool of Ceph's is not a path, and has no colon.
                 (any(), |vm| {
                     disk(vm, |disk| {
                         direct(disk);

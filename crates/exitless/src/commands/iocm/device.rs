@@ -114,7 +114,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// What the schema calls `VHostUserBackendCapabilities`. Network devices have no features in it.
+/// The object `VHostUserBackendCapabilities` of the schema. Network devices have no features in it.
 fn capabilities(kind: Kind) -> serde_json::Value {
     match kind {
         Kind::Block => serde_json::json!({ "type": "block", "features": ["read-only", "blk-file"] }),

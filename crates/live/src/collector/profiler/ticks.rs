@@ -44,7 +44,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// Takes one record of the ring. What is no record is left out.
+    /// Takes one record of the ring. Other bytes are left out.
     pub(super) fn take(&mut self, bytes: &[u8], isa: Isa) -> Option<u32> {
         let (process, thread, reason) = (u32_at(bytes, 16)?, u32_at(bytes, 20)?, u32_at(bytes, 24)?);
         let kind = u16::from_ne_bytes(bytes.get(28..30)?.try_into().ok()?);

@@ -148,7 +148,7 @@ impl Sender {
         Ok(Forwarded::Sent)
     }
 
-    /// As [`Self::route`], with one look-up for a run of packets between two addresses.
+    /// Does the same as [`Self::route`], with one look-up for a run of packets between two addresses.
     #[inline]
     fn route_of_run(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;

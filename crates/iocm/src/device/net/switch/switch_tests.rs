@@ -158,7 +158,7 @@ fn a_guest_that_goes_leaves_the_others() {
     }
     guests[0].send(&frame(2, 2, 1));
     guests[0].send(&frame(3, 9, 1));
-    // What is for the one that is gone is for nobody.
+    // Packets for the port that is gone reach nobody.
     let heard = [guests[1].received(), guests[1].received()];
     assert_eq!(heard, [frame(1, 9, 2), frame(3, 9, 1)]);
 }

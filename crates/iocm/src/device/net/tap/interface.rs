@@ -118,7 +118,7 @@ impl Interface {
     fn queue(&self, flags: i32) -> Result<(OwnedFd, Ask), NetError> {
         let flags_of_file = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = open("/dev/net/tun", flags_of_file, Mode::empty());
-        let file = file.map_err(|error| self.cannot("cannot be had without /dev/net/tun")(error.into()))?;
+        let file = file.map_err(|error| self.cannot("cannot be made without /dev/net/tun")(error.into()))?;
         let mut asked = Ask::new(&self.name).with_flags(flags);
         asked.ask(file.as_fd(), libc::TUNSETIFF).map_err(self.cannot("cannot be opened or made"))?;
         set_header(file.as_fd()).map_err(self.cannot("has no headers of virtio"))?;
