@@ -238,7 +238,7 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, ConfigError> {
 
 /// Writes a list of CPUs such as `0-3,6`.
 #[must_use]
-pub fn show_cpu_list(cpus: &[usize]) -> String {
+pub(crate) fn show_cpu_list(cpus: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for cpu in cpus {
         match runs.last_mut() {

@@ -113,7 +113,7 @@ impl Daemon {
     /// # Errors
     ///
     /// [`DaemonError`]; nothing is left then.
-    pub fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
+    pub(crate) fn add_device(&self, config: &DeviceConfig) -> Result<u32, DaemonError> {
         config.check()?;
         if config.socket_owner.is_some() || config.socket_group.is_some() {
             let what = format!(
@@ -158,7 +158,7 @@ impl Daemon {
     }
 
     /// Removes a device after its requests in flight have ended. `false` when there is no such device.
-    pub fn remove_device(&self, number: u32) -> bool {
+    pub(crate) fn remove_device(&self, number: u32) -> bool {
         let Some(endpoint) = self.endpoint(number) else { return false };
         // The lock is not held: closing may take as long as a disk does.
         endpoint.remove();

@@ -279,7 +279,7 @@ impl Endpoint {
 
     /// Tests whether a front-end is connected.
     #[must_use]
-    pub fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
@@ -291,12 +291,12 @@ impl Endpoint {
 
     /// Tests whether it is being closed.
     #[must_use]
-    pub fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
     /// Tells the front-end's thread to end, without waiting for it.
-    pub fn begin_to_close(&self) {
+    pub(crate) fn begin_to_close(&self) {
         self.closing.store(true, Ordering::Release);
         if let Some(front) = &*self.connection.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = front.stream.shutdown(std::net::Shutdown::Both);

@@ -213,7 +213,7 @@ impl GuestMemory {
     /// The bytes from `guest` on as one piece; `None` if they are not within one region.
     #[inline]
     #[must_use]
-    pub fn one_part(&self, guest: u64, size: u32) -> Option<Part> {
+    pub(crate) fn one_part(&self, guest: u64, size: u32) -> Option<Part> {
         self.first_part(guest, size).filter(|part| part.size == size)
     }
 
@@ -254,7 +254,7 @@ impl GuestMemory {
     /// Tests whether writes are logged.
     #[inline]
     #[must_use]
-    pub fn is_logged(&self) -> bool {
+    pub(crate) fn is_logged(&self) -> bool {
         self.log.is_some()
     }
 }

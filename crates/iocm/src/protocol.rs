@@ -15,7 +15,7 @@ pub use request::{Header, Request, RequestError};
 pub const LARGEST_PAYLOAD: usize = 0x5000;
 
 /// The most file descriptors of a message (`VHOST_MEMORY_BASELINE_NREGIONS`).
-pub const MAX_FILES: usize = 8;
+pub(crate) const MAX_FILES: usize = 8;
 
 /// The most memory regions that can be added one by one.
-pub const MAX_REGIONS: u64 = 509;
+pub(crate) const MAX_REGIONS: u64 = 509;

@@ -16,8 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+#[cfg(test)]
+pub(crate) use handler::BYTES_A_UNIT;
 pub(crate) use handler::IoEngine;
-pub use handler::{BYTES_A_UNIT, Handler, NoRoom, Submitter, Token, WorkDone};
+pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
 pub use submission::Submission;
 pub use virtqueue::Virtqueue;
 
@@ -94,7 +96,7 @@ pub struct Notifiers {
 }
 
 /// The default weight of a queue.
-pub const DEFAULT_WEIGHT: u32 = 100;
+pub(crate) const DEFAULT_WEIGHT: u32 = 100;
 
 impl Queue {
     /// A queue that is served as soon as a worker has it.
@@ -226,7 +228,7 @@ impl Queue {
     }
 
     /// Switches to another mapping of the same guest's memory. If the ring is not in it, the queue breaks.
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+    pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
         if let Err(error) = self.virtqueue.ring.use_memory(memory) {
             self.virtqueue.broken = Some(error);
         }

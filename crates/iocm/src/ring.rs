@@ -138,7 +138,7 @@ impl Ring {
 
     /// Returns the buffer that was taken last to the available ones. Several are put back starting with the last one.
     #[inline]
-    pub fn put_back(&mut self, id: u16) {
+    pub(crate) fn put_back(&mut self, id: u16) {
         match self {
             Self::Split(ring) => ring.put_back(),
             Self::Packed(ring) => ring.put_back(id),
@@ -157,7 +157,7 @@ impl Ring {
     /// Tests whether a buffer is available.
     #[inline]
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         match self {
             Self::Split(ring) => ring.has_more(),
             Self::Packed(ring) => ring.has_more(),
@@ -196,7 +196,7 @@ impl Ring {
     /// # Errors
     ///
     /// [`RingError::Unmapped`] if the ring is not in it; the ring keeps the old mapping then.
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
+    pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         match self {
             Self::Split(ring) => ring.use_memory(memory),
             Self::Packed(ring) => ring.use_memory(memory),

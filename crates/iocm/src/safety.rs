@@ -78,7 +78,7 @@ impl Safety {
     /// # Errors
     ///
     /// [`SafetyError`]; some privileges may be gone then.
-    pub fn take_effect(&self) -> Result<(), SafetyError> {
+    pub(crate) fn take_effect(&self) -> Result<(), SafetyError> {
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
         if threads > 1 {
             return Err(SafetyError::Threads(threads));
@@ -117,7 +117,7 @@ impl Safety {
 }
 
 /// The user that root becomes by default, if it exists.
-pub const DEFAULT_USER: &str = "exitless";
+pub(crate) const DEFAULT_USER: &str = "exitless";
 
 fn usual_account() -> Option<Account> {
     if !rustix::process::geteuid().is_root() {

@@ -191,7 +191,7 @@ impl Session {
 
     /// Tests whether the front-end has sent a message.
     #[must_use]
-    pub const fn has_heard(&self) -> bool {
+    pub(crate) const fn has_heard(&self) -> bool {
         self.heard
     }
 

@@ -76,7 +76,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// If there is no socket.
-    pub fn found_at(path: &Path) -> io::Result<Self> {
+    pub(crate) fn found_at(path: &Path) -> io::Result<Self> {
         let mut file = Self::at(path, Missing::Refused)?;
         let found = fstat(file.directory.entry(&file.name)?)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
@@ -103,7 +103,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// If this process may not.
-    pub fn give_directory(&self, user: u32) -> io::Result<()> {
+    pub(crate) fn give_directory(&self, user: u32) -> io::Result<()> {
         match self.directory.was_made() {
             true => Ok(chownat(&self.directory, "", Some(Uid::from_raw(user)), None, AtFlags::EMPTY_PATH)?),
             false => Ok(()),

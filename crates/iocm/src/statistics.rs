@@ -105,7 +105,7 @@ macro_rules! counters {
             /// The names of all counters, in order.
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
             /// The descriptions of the counters, in the same order.
-            pub const ABOUT: &[&str] = &[$(concat!($($doc),*),)*];
+            pub(crate) const ABOUT: &[&str] = &[$(concat!($($doc),*),)*];
 
             /// The counters with their names, in order.
             #[must_use]

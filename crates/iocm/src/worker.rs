@@ -148,7 +148,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`WorkerError::Gone`].
-    pub fn take_drained(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
+    pub(crate) fn take_drained(&self, key: QueueKey) -> Result<Option<Queue>, WorkerError> {
         let taken = self.ask(|reply| Command::Take { key, reply })?;
         if taken.is_some() {
             self.routes.forget(key);
@@ -193,7 +193,7 @@ impl Worker {
     }
 
     /// Changes the polling mode.
-    pub fn set_polling(&self, polling: Polling) {
+    pub(crate) fn set_polling(&self, polling: Polling) {
         *self.polling.lock().unwrap_or_else(PoisonError::into_inner) = polling;
         self.mailbox.send(Command::Polling(polling));
     }

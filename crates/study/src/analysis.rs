@@ -30,7 +30,7 @@ pub use gates::Gates;
 pub use method::{FailedRun, Method, OrderedRun, Skew};
 pub use multiplicity::{FalseAlarms, Multiplicity};
 pub use warning::Warning;
-pub use wording::{accessed, counted_reason, exit_reason, metric_in_words};
+pub use wording::{accessed, counted_reason, exit_reason};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -71,12 +71,12 @@ impl Schedule {
     }
 
     /// The number of starts of guests in one block, without warm-ups and failures.
-    pub fn guest_starts_per_block(&self) -> u64 {
+    pub(crate) fn guest_starts_per_block(&self) -> u64 {
         self.visits.iter().filter_map(|visit| visit.counts.last()).map(|&most| u64::from(most)).sum()
     }
 
     /// The number of times that guests are added in a block, each of which is followed by warm-up runs.
-    pub fn counts_per_block(&self) -> u64 {
+    pub(crate) fn counts_per_block(&self) -> u64 {
         self.visits.iter().map(|visit| visit.counts.len() as u64).sum()
     }
 

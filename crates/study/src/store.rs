@@ -190,7 +190,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::OtherHost`].
-    pub fn same_host(&self, fingerprint: &Fingerprint) -> Result<(), StoreError> {
+    pub(crate) fn same_host(&self, fingerprint: &Fingerprint) -> Result<(), StoreError> {
         let unlike = self.study.as_ref().map(|study| self.unlike(&study.fingerprint, fingerprint));
         match unlike.filter(|unlike| !unlike.is_empty()) {
             Some(unlike) => Err(StoreError::OtherHost { folder: self.folder.clone(), unlike }),

@@ -24,7 +24,7 @@ impl Access {
 
     /// The group of files in the tree.
     #[must_use]
-    pub fn owner_group(&self) -> u32 {
+    pub(crate) fn owner_group(&self) -> u32 {
         self.group.unwrap_or_else(|| rustix::process::getegid().as_raw())
     }
 }

@@ -53,7 +53,7 @@ impl Object {
 
     /// Parses the name of an object, which need not exist.
     #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
         /// Parses a number without a sign and without leading zeros.
         fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
             let number: T = text.parse().ok()?;

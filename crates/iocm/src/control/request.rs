@@ -126,7 +126,7 @@ impl Fields {
 }
 
 /// The format number of answers, in their field `format`.
-pub const ANSWER_FORMAT: u32 = 1;
+pub(crate) const ANSWER_FORMAT: u32 = 1;
 
 /// Carries out a request. Returns the fields of the answer beside `format`, `id` and `ok`.
 ///

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The largest number of peers at a time.
-pub const MAX_PEERS: usize = 64;
+pub(crate) const MAX_PEERS: usize = 64;
 
 /// A control socket that nobody serves yet. Dropping it removes the file, unless the socket is kept for the next daemon.
 #[derive(Debug)]
@@ -54,14 +54,6 @@ pub struct SocketError {
     source: io::Error,
 }
 
-impl SocketError {
-    /// Tests whether another program listens there.
-    #[must_use]
-    pub fn is_in_use(&self) -> bool {
-        self.source.kind() == io::ErrorKind::AddrInUse
-    }
-}
-
 impl BoundSocket {
     /// Makes a socket for root, a user and the members of a group. A missing directory is made; a socket that an
     /// earlier daemon left is replaced.
@@ -76,7 +68,7 @@ impl BoundSocket {
     ///
     /// # Errors
     /// [`SocketError`].
-    pub fn bind_with(
+    pub(crate) fn bind_with(
         path: &Path,
         access: Access,
         inheritance: &mut Inheritance,

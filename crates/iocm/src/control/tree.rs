@@ -260,7 +260,7 @@ pub fn read(source: &impl FactSource, node: Node) -> Result<Value, ControlError>
 /// # Errors
 ///
 /// [`ControlError`] when it no longer exists, or is write-only.
-pub fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlError> {
+pub(crate) fn read_below(source: &impl FactSource, node: Node) -> Result<Json, ControlError> {
     let (object, prefix) = match node {
         Node::Attribute(..) => return Ok(read(source, node)?.json()),
         Node::Object(object) => (object, ""),

@@ -22,7 +22,7 @@ pub use storage::{Storage, StorageError};
 pub const SECTOR: u64 = 512;
 
 /// The bytes of a serial number (5.2.6: `VIRTIO_BLK_ID_BYTES`).
-pub const SERIAL_BYTES: usize = 20;
+pub(crate) const SERIAL_BYTES: usize = 20;
 
 /// The options of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,54 +103,10 @@ impl BlockDevice {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Reads the size of the file again. `true` if it has changed, and the guest must be told.
-    ///
-    /// # Errors
-    /// [`StorageError`].
-    pub fn look_at_size(&self) -> Result<bool, StorageError> {
-        let Some(size) = self.storage.size()? else { return Ok(false) };
-        let sectors = size / SECTOR;
-        Ok(self.capacity.swap(sectors, Ordering::Relaxed) != sectors)
-    }
-
-    /// Grows the disk to so many bytes, with its file, or to the size of its file. It never shrinks: the guest's data
-    /// after the new end would be lost.
-    ///
-    /// # Errors
-    /// [`ResizeError`].
-    pub fn make_larger(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
-        let now = self.capacity() * SECTOR;
-        let has = self.storage.size().map_err(|error| match error {
-            StorageError::Size { path, source } => ResizeError::File { path, source },
-            _ => ResizeError::Unsized,
-        })?;
-        let wanted = bytes.or(has).unwrap_or(now);
-        if wanted < now || !wanted.is_multiple_of(SECTOR) && bytes.is_some() {
-            return Err(ResizeError::Size { now });
-        }
-        if has.is_some_and(|has| has < wanted) {
-            self.storage.grow(wanted)?;
-        }
-        self.capacity.store(wanted / SECTOR, Ordering::Relaxed);
-        Ok(())
-    }
-
     /// Its options.
     #[must_use]
     pub const fn options(&self) -> &BlockOptions {
         &self.options
-    }
-
-    /// The limit of requests per second.
-    #[must_use]
-    pub const fn requests_limit(&self) -> &Limit {
-        &self.requests
-    }
-
-    /// The limit of bytes per second.
-    #[must_use]
-    pub const fn bytes_limit(&self) -> &Limit {
-        &self.bytes
     }
 }
 
@@ -176,15 +132,29 @@ impl Device for Arc<BlockDevice> {
     }
 
     fn limits(&self) -> Vec<[&Limit; 2]> {
-        vec![[self.requests_limit(), self.bytes_limit()]]
+        vec![[&self.requests, &self.bytes]]
     }
 
     fn size(&self) -> Option<u64> {
         Some(self.capacity() * SECTOR)
     }
 
+    /// The disk never shrinks: the guest's data after the new end would be lost.
     fn resize(&self, bytes: Option<u64>) -> Result<(), ResizeError> {
-        self.make_larger(bytes)
+        let now = self.capacity() * SECTOR;
+        let has = self.storage.size().map_err(|error| match error {
+            StorageError::Size { path, source } => ResizeError::File { path, source },
+            _ => ResizeError::Unsized,
+        })?;
+        let wanted = bytes.or(has).unwrap_or(now);
+        if wanted < now || !wanted.is_multiple_of(SECTOR) && bytes.is_some() {
+            return Err(ResizeError::Size { now });
+        }
+        if has.is_some_and(|has| has < wanted) {
+            self.storage.grow(wanted)?;
+        }
+        self.capacity.store(wanted / SECTOR, Ordering::Relaxed);
+        Ok(())
     }
 
     fn config(&self, offset: u32, size: u32) -> Vec<u8> {

@@ -90,7 +90,7 @@ impl Limits {
     /// Tests whether any limit is set.
     #[inline]
     #[must_use]
-    pub fn are_set(&self) -> bool {
+    pub(crate) fn are_set(&self) -> bool {
         self.requests.rate() != 0 || self.bytes.rate() != 0
     }
 

@@ -30,7 +30,7 @@ pub use error::NetError;
 pub use header::{LEGACY_SIZE, Malformed, NetHeader, SIZE, Segmentation};
 pub use offload::Offloads;
 pub use packet::{HEAD, HeaderOffsets, LARGEST, Version};
-pub use segmentation::{cut, make_checksum};
+pub use segmentation::cut;
 pub use tap::{Tap, TapOptions, TapQueue};
 
 /// The link of a network device: the tap or switch that it is connected to.
@@ -120,18 +120,6 @@ impl NetDevice {
     #[must_use]
     pub const fn options(&self) -> &NetOptions {
         &self.options
-    }
-
-    /// The limits of what the guest transmits.
-    #[must_use]
-    pub const fn sent_limits(&self) -> &Limits {
-        &self.sent
-    }
-
-    /// The limits of what it receives.
-    #[must_use]
-    pub const fn received_limits(&self) -> &Limits {
-        &self.received
     }
 
     fn mtu(&self) -> u16 {
@@ -247,7 +235,7 @@ impl Device for Arc<NetDevice> {
     }
 
     fn limits(&self) -> Vec<[&Limit; 2]> {
-        [self.sent_limits(), self.received_limits()].map(|limits| [&limits.requests, &limits.bytes]).to_vec()
+        [&self.sent, &self.received].map(|limits| [&limits.requests, &limits.bytes]).to_vec()
     }
 
     fn set_mtu(&self, mtu: u64) {

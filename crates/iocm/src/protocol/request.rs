@@ -47,13 +47,13 @@ impl Header {
 
     /// Tests whether the front-end wants a reply, if `REPLY_ACK` was negotiated.
     #[must_use]
-    pub const fn needs_reply(&self) -> bool {
+    pub(crate) const fn needs_reply(&self) -> bool {
         self.flags & NEED_REPLY != 0
     }
 
     /// Tests for a request of this version of the protocol.
     #[must_use]
-    pub const fn is_request(&self) -> bool {
+    pub(crate) const fn is_request(&self) -> bool {
         self.flags & 0b11 == VERSION && self.flags & REPLY == 0
     }
 }

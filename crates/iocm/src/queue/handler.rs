@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 /// The number of bytes that count as one unit of work, like a request.
-pub const BYTES_A_UNIT: u64 = 16 << 10;
+pub(crate) const BYTES_A_UNIT: u64 = 16 << 10;
 
 /// The result of serving a queue once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

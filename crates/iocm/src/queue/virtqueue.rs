@@ -170,7 +170,7 @@ impl Virtqueue {
     /// Tests whether the request that was taken last ended two back-ends, and must only be answered.
     #[inline]
     #[must_use]
-    pub const fn is_suspect(&self) -> bool {
+    pub(crate) const fn is_suspect(&self) -> bool {
         self.suspect
     }
 
@@ -234,7 +234,7 @@ impl Virtqueue {
 
     /// Returns the buffer that was taken last to the available ones. Not for queues with inflight records.
     #[inline]
-    pub fn put_back(&mut self, id: u16) {
+    pub(crate) fn put_back(&mut self, id: u16) {
         debug_assert!(self.inflight.is_none());
         self.ring.put_back(id);
     }
@@ -242,7 +242,7 @@ impl Virtqueue {
     /// Tests whether a buffer is available.
     #[inline]
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.broken.is_none() && self.ring.has_more()
     }
 
@@ -253,17 +253,17 @@ impl Virtqueue {
     }
 
     /// Counts packets that were dropped for lack of room.
-    pub fn count_dropped(&self, packets: u64) {
+    pub(crate) fn count_dropped(&self, packets: u64) {
         self.state.counters.dropped.add(packets);
     }
 
     /// Counts a packet that was dropped because no buffer was large enough.
-    pub fn count_too_large(&self) {
+    pub(crate) fn count_too_large(&self) {
         self.state.counters.too_large.add(1);
     }
 
     /// Counts a request that was answered with an error.
-    pub fn count_error(&self) {
+    pub(crate) fn count_error(&self) {
         self.state.counters.errors.add(1);
     }
 
@@ -341,7 +341,7 @@ impl Virtqueue {
 
     /// Replaces the call eventfd. The new one is signalled at once, because the driver may wait for a signal that went to the
     /// old one.
-    pub fn set_call(&mut self, call: Option<OwnedFd>) {
+    pub(crate) fn set_call(&mut self, call: Option<OwnedFd>) {
         self.to_call = call.is_some();
         self.call = call.map(Arc::new);
     }

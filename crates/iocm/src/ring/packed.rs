@@ -256,7 +256,7 @@ impl PackedRing {
 
     /// See [`super::Ring::put_back`]. Ids that are not in use are ignored.
     #[inline]
-    pub fn put_back(&mut self, id: u16) {
+    pub(crate) fn put_back(&mut self, id: u16) {
         let Some(taken) = self.taken.get_mut(usize::from(id)) else { return };
         let count = std::mem::take(taken);
         self.next = self.next.back(count, self.size);
@@ -300,7 +300,7 @@ impl PackedRing {
     /// See [`super::Ring::has_more`].
     #[inline]
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         Self::is_available(self.flags(self.next.at).load(Ordering::Acquire), self.next.wrap)
     }
 
@@ -335,7 +335,7 @@ impl PackedRing {
     /// # Errors
     ///
     /// [`RingError::Unmapped`].
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
+    pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         let [descriptors, driver, device] = parts(memory, &self.layout, u32::from(self.size))?;
         if (descriptors.cast(), driver.cast(), device.cast()) != (self.descriptors, self.driver, self.device)
         {

@@ -203,7 +203,7 @@ impl SplitRing {
 
     /// See [`super::Ring::put_back`].
     #[inline]
-    pub fn put_back(&mut self) {
+    pub(crate) fn put_back(&mut self) {
         self.next = self.next.wrapping_sub(1);
     }
 
@@ -232,7 +232,7 @@ impl SplitRing {
     /// See [`super::Ring::has_more`].
     #[inline]
     #[must_use]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.next != self.seen || self.next != self.available_cell(1).load(Ordering::Acquire)
     }
 
@@ -273,7 +273,7 @@ impl SplitRing {
     /// # Errors
     ///
     /// [`RingError::Unmapped`].
-    pub fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
+    pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) -> Result<(), RingError> {
         let [descriptors, available, used] =
             parts(memory, &self.layout, u32::from(self.size), self.features)?;
         let are = (descriptors.cast_const().cast(), available.cast(), used.cast());
@@ -298,12 +298,12 @@ impl SplitRing {
 
     /// The used index as the driver sees it.
     #[must_use]
-    pub fn used_index(&self) -> u16 {
+    pub(crate) fn used_index(&self) -> u16 {
         self.published
     }
 
     /// Goes back to the available index `base`, to take entries again that were not used.
-    pub fn go_back_to(&mut self, base: u16) {
+    pub(crate) fn go_back_to(&mut self, base: u16) {
         self.next = base;
         self.seen = base;
     }

@@ -86,7 +86,7 @@ fn the_configuration_is_told_and_its_change_too() {
     };
     assert_eq!(sectors(), 2048);
     file.as_file().set_len(2 << 20).unwrap();
-    assert!(device.look_at_size().unwrap());
+    device.resize(None).unwrap();
     assert_eq!(sectors(), 4096);
     assert!(!backend.config_changed(), "there is no way to tell it yet");
     let (here, there) = UnixStream::pair().unwrap();

@@ -29,7 +29,7 @@ impl Times {
 
     /// The times of a worker.
     #[must_use]
-    pub fn of_worker(figures: &WorkerFigures, ticks_per_second: u64) -> Self {
+    pub(crate) fn of_worker(figures: &WorkerFigures, ticks_per_second: u64) -> Self {
         let WorkerFigures { awake_ticks, useful_ticks, napped_ticks, slept_ticks, .. } = *figures;
         Self::new(awake_ticks, useful_ticks, napped_ticks, slept_ticks, ticks_per_second)
     }

@@ -151,10 +151,7 @@ impl Driver {
 
     /// Makes a buffer available; its name. `None` when there is no room.
     pub fn add(&mut self, pieces: &[Piece]) -> Option<u16> {
-        match self.features.packed {
-            true => self.add_packed(pieces),
-            false => self.add_split(pieces),
-        }
+        self.add_with(pieces, 0)
     }
 
     /// The same by a table of indirect descriptors.
@@ -176,16 +173,12 @@ impl Driver {
 
     fn add_with(&mut self, pieces: &[Piece], flags: u16) -> Option<u16> {
         match self.features.packed {
-            true => self.add_packed_with(pieces, flags),
-            false => self.add_split_with(pieces, flags),
+            true => self.add_packed(pieces, flags),
+            false => self.add_split(pieces, flags),
         }
     }
 
-    fn add_split(&mut self, pieces: &[Piece]) -> Option<u16> {
-        self.add_split_with(pieces, 0)
-    }
-
-    fn add_split_with(&mut self, pieces: &[Piece], extra: u16) -> Option<u16> {
+    fn add_split(&mut self, pieces: &[Piece], extra: u16) -> Option<u16> {
         let keep = self.free.len().checked_sub(pieces.len())?;
         let indexes = self.free.split_off(keep);
         for (number, (index, (guest, size, writable))) in indexes.iter().zip(pieces).enumerate() {
@@ -207,11 +200,7 @@ impl Driver {
         self.word(self.shift + DRIVER + 2).store(self.next, Ordering::Release);
     }
 
-    fn add_packed(&mut self, pieces: &[Piece]) -> Option<u16> {
-        self.add_packed_with(pieces, 0)
-    }
-
-    fn add_packed_with(&mut self, pieces: &[Piece], extra: u16) -> Option<u16> {
+    fn add_packed(&mut self, pieces: &[Piece], extra: u16) -> Option<u16> {
         let used: u16 = self.counts.iter().sum();
         if usize::from(self.size - used) < pieces.len() {
             return None;

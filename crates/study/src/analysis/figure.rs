@@ -28,7 +28,7 @@ pub struct Figure {
 
 impl Figure {
     /// Tests whether the workload measured it and it has a better direction.
-    pub fn is_telling(&self) -> bool {
+    pub(crate) fn is_telling(&self) -> bool {
         self.source == Source::Workload && self.better != Better::Neither
     }
 

@@ -21,7 +21,7 @@ pub(super) fn figure(workload: &str, metric: &str, source: Source) -> String {
 }
 
 /// A metric's name in words: dots become blanks, and CPU is in capitals.
-pub fn metric_in_words(metric: &str) -> String {
+pub(crate) fn metric_in_words(metric: &str) -> String {
     if let Some((unit, reason)) = exits_of_which_work(metric) {
         let rest = if reason == "total" { "in all" } else { reason };
         return format!("VM exits {} {rest}", unit.each());

@@ -47,7 +47,7 @@ impl Inhibit {
     /// The settings of the plan's table `[guests]` that make QEMU do it. Both arms of a comparison get all of
     /// these settings, so that they differ in nothing else.
     #[must_use]
-    pub fn guest_settings(self) -> toml::Table {
+    pub(crate) fn guest_settings(self) -> toml::Table {
         let settings: &[(&str, &str)] = match self {
             Self::None => &[("irqchip", "on"), ("pit", "discard")],
             // QEMU's PIT "delays" lost ticks unless told otherwise (hw/i386/kvm/i8254.c), which makes KVM reinject them.

@@ -94,7 +94,7 @@ impl Level {
     /// The settings that replace those of the plan's table `[guests]`: those of [`Self::inhibit`], and over
     /// them [`Self::guests`].
     #[must_use]
-    pub fn guest_settings(&self) -> toml::Table {
+    pub(crate) fn guest_settings(&self) -> toml::Table {
         let mut settings = self.inhibit.map(Inhibit::guest_settings).unwrap_or_default();
         settings.extend(self.guests.clone());
         settings

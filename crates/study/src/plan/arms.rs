@@ -30,13 +30,13 @@ impl Plan {
     }
 
     /// The names of the arm's levels, by factor.
-    pub fn arm_names(&self, arm: &Arm) -> BTreeMap<String, String> {
+    pub(crate) fn arm_names(&self, arm: &Arm) -> BTreeMap<String, String> {
         let names = self.levels(arm).map(|level| level.name.clone());
         self.factors.iter().map(|factor| factor.name.clone()).zip(names).collect()
     }
 
     /// The names of its levels in the plan's order of factors, for file names and progress: `on+split`.
-    pub fn arm_label(&self, arm: &Arm) -> String {
+    pub(crate) fn arm_label(&self, arm: &Arm) -> String {
         self.levels(arm).map(|level| level.name.as_str()).collect::<Vec<_>>().join("+")
     }
 

@@ -15,7 +15,7 @@ const BETWEEN: Duration = Duration::from_secs(600);
 impl Plan {
     /// The time limit of one attempt at a run, including its guests' start, preparation and warm-up:
     /// `order.run_limit`, or the sum of the limits of all these.
-    pub fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
+    pub(crate) fn run_limit(&self, guests: &GuestPlan, count: u32, workload: &dyn Workload) -> Duration {
         let derived = || {
             let steps = workload.steps(&Scene::default());
             let sum: Duration = steps.prepare.iter().map(|step| step.limit).sum();
@@ -28,7 +28,7 @@ impl Plan {
     }
 
     /// The longest time without progress of a study that works.
-    pub fn longest_standstill(&self) -> Duration {
+    pub(crate) fn longest_standstill(&self) -> Duration {
         let arms = self.arms();
         let guests = arms.iter().filter_map(|arm| self.guests_of(arm).ok());
         let most = guests.flat_map(|guests| {

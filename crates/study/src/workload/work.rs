@@ -26,7 +26,7 @@ impl WorkUnit {
         [Self::Event, Self::Operation, Self::Request, Self::Message, Self::Transaction, Self::Mebibyte];
 
     /// The singular, as in metrics for each unit: `exits-per-event.total`.
-    pub fn singular(self) -> &'static str {
+    pub(crate) fn singular(self) -> &'static str {
         match self {
             Self::Event => "event",
             Self::Operation => "operation",
@@ -68,7 +68,7 @@ impl WorkUnit {
     }
 
     /// The unit of this name, as from [`Self::singular`].
-    pub fn of_singular(name: &str) -> Option<Self> {
+    pub(crate) fn of_singular(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.singular() == name)
     }
 }

@@ -62,7 +62,7 @@ pub fn features(device: &BlockDevice) -> u64 {
 impl BlockDevice {
     /// Reads the configuration space. Bytes after its end are zero, because front-ends ask for more than there is.
     #[must_use]
-    pub fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
+    pub(crate) fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let block = self.storage.block_size();
         let mut all = [0; SIZE];
         let mut at = 0;
@@ -97,7 +97,7 @@ impl BlockDevice {
     ///
     /// # Errors
     /// [`ConfigSpaceError`].
-    pub fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigSpaceError> {
+    pub(crate) fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigSpaceError> {
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         match (offset as usize, bytes.len()) {
             (WRITEBACK, 1) => Ok(()),

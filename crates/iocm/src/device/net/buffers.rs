@@ -43,7 +43,7 @@ impl Buffers {
     /// Delivers packets that each fit in one buffer: the first of `packets`, up to one that does not fit or finds no
     /// buffer. Returns their number.
     #[inline]
-    pub fn deliver_small<'a>(
+    pub(crate) fn deliver_small<'a>(
         &mut self,
         queue: &mut Virtqueue,
         count: usize,

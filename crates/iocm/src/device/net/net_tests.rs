@@ -1,3 +1,4 @@
+use super::segmentation::make_checksum;
 use super::*;
 use crate::queue::WorkDone;
 use crate::ring::RingFeatures;

@@ -64,7 +64,7 @@ impl Offloads {
     /// The reverse of [`Self::bits`].
     #[inline]
     #[must_use]
-    pub fn of_bits(bits: u8) -> Self {
+    pub(crate) fn of_bits(bits: u8) -> Self {
         let has = |bit: u32| bits >> bit & 1 != 0;
         Self {
             checksum: has(0),

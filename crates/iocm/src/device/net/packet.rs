@@ -115,7 +115,7 @@ impl HeaderOffsets {
 
     /// A hash that is the same for all packets of a connection.
     #[must_use]
-    pub fn flow(&self, head: &[u8]) -> u64 {
+    pub(crate) fn flow(&self, head: &[u8]) -> u64 {
         let addresses = match self.version {
             Version::V4 => self.network + 12..self.network + 20,
             Version::V6 => self.network + 8..self.network + 40,

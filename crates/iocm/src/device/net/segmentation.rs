@@ -46,7 +46,7 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 /// Completes the checksum of a packet, whose field holds the sum over the pseudo-header.
-pub fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
+pub(crate) fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
     let (start, field_at) = (usize::from(start), usize::from(start) + usize::from(offset));
     let Some(covered) = frame.get(start..) else { return };
     let sum = !fold(add(0, covered));

@@ -166,12 +166,12 @@ impl Tap {
 
     /// Tests whether the kernel supports USO (Linux 6.2).
     #[must_use]
-    pub const fn knows_datagrams(&self) -> bool {
+    pub(crate) const fn knows_datagrams(&self) -> bool {
         self.datagrams
     }
 
     /// Tells the kernel the guest's offloads.
-    pub fn set_offloads(&self, offloads: Offloads) {
+    pub(crate) fn set_offloads(&self, offloads: Offloads) {
         if let Err(error) = self.try_offloads(offloads) {
             tracing::warn!("{} does all work on packets itself: {error}", self.name);
         }
@@ -185,7 +185,7 @@ impl Tap {
     }
 
     /// Sends a packet as if the guest had.
-    pub fn inject(&self, frame: &[u8]) -> bool {
+    pub(crate) fn inject(&self, frame: &[u8]) -> bool {
         let part = Part { pointer: frame.as_ptr().cast_mut(), guest: 0, size: frame.len() as u32 };
         self.queues.first().is_some_and(|queue| queue.write(&NetHeader::NOTHING, std::iter::once(part)))
     }

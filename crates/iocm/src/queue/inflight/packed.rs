@@ -58,7 +58,7 @@ impl PackedInflight {
 
     /// Tests whether no back-end has used it before.
     #[must_use]
-    pub fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         self.cells.word(VERSION_AT) == 0
     }
 
@@ -161,7 +161,7 @@ impl PackedInflight {
 
     /// Sets [`Self::tries`].
     #[inline]
-    pub fn set_tries(&mut self, id: u16, tries: u8) {
+    pub(crate) fn set_tries(&mut self, id: u16, tries: u8) {
         if let Some(head) = self.head(id) {
             self.cells.set_byte(Self::entry(head, TRIES), tries);
         }

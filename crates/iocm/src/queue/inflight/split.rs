@@ -89,7 +89,7 @@ impl SplitInflight {
 
     /// Sets [`Self::tries`].
     #[inline]
-    pub fn set_tries(&mut self, id: u16, tries: u8) {
+    pub(crate) fn set_tries(&mut self, id: u16, tries: u8) {
         if id < self.size {
             self.cells.set_byte(Self::entry(id, TRIES), tries);
         }

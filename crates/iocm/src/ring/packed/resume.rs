@@ -21,7 +21,7 @@ pub struct RawDescriptor {
 impl PackedRing {
     /// The descriptors of the chain that was taken last, whose buffer id is `id`.
     #[must_use]
-    pub fn last_taken(&self, id: u16) -> Vec<RawDescriptor> {
+    pub(crate) fn last_taken(&self, id: u16) -> Vec<RawDescriptor> {
         let count = self.taken.get(usize::from(id)).copied().unwrap_or(0);
         let back = Lap { at: (self.next.at + self.size - count) % self.size, wrap: true };
         let slots = (0..count).map(|number| back.forward(number, self.size).at);
@@ -38,7 +38,7 @@ impl PackedRing {
 
     /// Tests whether the driver can see a used entry at this index in this lap.
     #[must_use]
-    pub fn was_given_at(&self, at: u16, wrap: bool) -> bool {
+    pub(crate) fn was_given_at(&self, at: u16, wrap: bool) -> bool {
         let flags = if at < self.size { self.flags(at).load(Ordering::Acquire) } else { return false };
         (flags & AVAILABLE != 0) == wrap && (flags & USED != 0) == wrap
     }
@@ -78,7 +78,12 @@ impl PackedRing {
     /// # Errors
     ///
     /// Those of [`Ring::pop`](crate::ring::Ring::pop).
-    pub fn collect_again(&self, id: u16, raw: &[RawDescriptor], chain: &mut Chain) -> Result<(), RingError> {
+    pub(crate) fn collect_again(
+        &self,
+        id: u16,
+        raw: &[RawDescriptor],
+        chain: &mut Chain,
+    ) -> Result<(), RingError> {
         chain.clear(id, &self.memory);
         for RawDescriptor { guest, size, flags, .. } in raw.iter().copied() {
             let descriptor = Descriptor { guest, size, halves: [id, flags] };

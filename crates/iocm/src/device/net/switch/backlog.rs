@@ -91,7 +91,7 @@ impl PortBacklog {
 
     /// The offloads of the guest.
     #[must_use]
-    pub fn offloads(&self) -> Offloads {
+    pub(crate) fn offloads(&self) -> Offloads {
         Offloads::of_bits(self.offloads.load(Ordering::Relaxed))
     }
 
@@ -104,13 +104,13 @@ impl PortBacklog {
     }
 
     /// Counts a packet that was dropped.
-    pub fn drop_one(&self) {
+    pub(crate) fn drop_one(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of packets that were dropped since the last call.
     #[inline]
-    pub fn take_dropped(&self) -> u64 {
+    pub(crate) fn take_dropped(&self) -> u64 {
         match self.dropped.load(Ordering::Relaxed) {
             0 => 0,
             _ => self.dropped.swap(0, Ordering::Relaxed),

@@ -101,7 +101,7 @@ impl Table {
 
     /// Tests whether an address is assigned to another port.
     #[must_use]
-    pub fn is_anothers(&self, address: Address, port: u32) -> bool {
+    pub(crate) fn is_anothers(&self, address: Address, port: u32) -> bool {
         self.read().by_address.get(&address).is_some_and(|entry| entry.given && entry.port != port)
     }
 
