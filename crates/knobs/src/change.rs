@@ -93,9 +93,10 @@ impl Change {
             {
                 Ok(())
             }
-            Self::File { path, .. } | Self::Value { path, .. } => {
-                Err(format!("`{path}` is no path of such a change"))
+            Self::File { path, .. } => {
+                Err(format!("expected the absolute path of a file, without `..`, found `{path}`"))
             }
+            Self::Value { path, .. } => Err(format!("expected a file below /sys or /proc, found `{path}`")),
             Self::Load { module, parameters } => {
                 check_module(module)?;
                 check_parameters(parameters)
@@ -104,12 +105,16 @@ impl Change {
             Self::Command { run, undo } => {
                 [run, undo].into_iter().flatten().try_for_each(|words| match program::is_known(words) {
                     true => Ok(()),
-                    false => Err(format!("`{}` is no program that exitless runs", words.join(" "))),
+                    false => {
+                        Err(format!("`{}` is not one of the programs that exitless runs", words.join(" ")))
+                    }
                 })
             }
             Self::Affinity { tid, cpus, .. } => match (*tid > 0, numbers(cpus)) {
                 (true, Some(_)) => Ok(()),
-                _ => Err(format!("`{cpus}` is no list of CPUs, or {tid} no thread")),
+                _ => Err(format!(
+                    "expected a list of CPUs such as 0-3,6 and a thread, found `{cpus}` and {tid}"
+                )),
             },
         }
     }
@@ -131,18 +136,20 @@ fn check_module(module: &str) -> Result<(), String> {
     if !module.is_empty() && !module.starts_with('-') && module.bytes().all(is_word) {
         return Ok(());
     }
-    Err(format!("`{module}` is no name of a module"))
+    Err(format!("`{module}` is not the name of a module; expected letters, digits, _ and -"))
 }
 
 pub(crate) fn check_parameters(parameters: &Parameters) -> Result<(), String> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     match parameters.keys().find(|name| name.is_empty() || !name.bytes().all(is_word)) {
         None => Ok(()),
-        Some(name) => Err(format!("`{name}` is no name of a module's parameter")),
+        Some(name) => {
+            Err(format!("`{name}` is not the name of a module's parameter; expected letters, digits and _"))
+        }
     }
 }
 
-/// The numbers of a list as the kernel writes it (`0-3,6`); `None` for what is none.
+/// The numbers of a list as the kernel writes it (`0-3,6`); `None` for other text.
 pub(crate) fn numbers(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for range in list.split(',') {

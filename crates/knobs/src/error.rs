@@ -17,10 +17,10 @@ pub enum Error {
         source: io::Error,
     },
     /// Others could write to the journal, and make this process do what they like.
-    #[error("The journal is not used, for others could have written it")]
+    #[error("The journal of changes is not used, because others could have written it; nothing was changed")]
     JournalPlace(#[source] files::Error),
-    /// A change is none that exitless makes.
-    #[error("Such a change is not made: {why}")]
+    /// A change of a kind that exitless does not make.
+    #[error("Such a change is not supported, and nothing was changed: {why}")]
     Unknown {
         /// The fault.
         why: String,
@@ -73,7 +73,7 @@ pub enum Error {
         found: String,
     },
     /// A path does not name one file of the host.
-    #[error("`{path}` is not a path from the root without `..`")]
+    #[error("`{path}` cannot be changed; expected the absolute path of a file, without `..`")]
     Path {
         /// The path.
         path: String,
@@ -89,7 +89,7 @@ pub enum Error {
         limit: u64,
     },
     /// A program could not be run.
-    #[error("Cannot run `{command}`; is it installed?")]
+    #[error("Cannot run `{command}`; install the program, or see the cause")]
     Start {
         /// The program with its arguments.
         command: String,
@@ -118,7 +118,9 @@ pub enum Error {
         users: u64,
     },
     /// A module does not take its old parameters back.
-    #[error("The module {module} does not take its old parameters back: {parameters}")]
+    #[error(
+        "The module {module} did not take its old parameters back: {parameters}; reload it by hand, or reboot"
+    )]
     Parameters {
         /// The module.
         module: String,
@@ -126,19 +128,19 @@ pub enum Error {
         parameters: String,
     },
     /// A thread is not the one that was meant.
-    #[error("Thread {tid} has ended, or its number belongs to another thread now")]
+    #[error("Thread {tid} has ended, or its number belongs to another thread now; list the threads again")]
     ThreadGone {
         /// The thread.
         tid: i32,
     },
     /// CPUs that no kernel lists.
-    #[error("`{cpus}` is no list of CPUs such as 0-3,6")]
+    #[error("`{cpus}` is not a list of CPUs; expected numbers and ranges such as 0-3,6")]
     Cpus {
         /// The list.
         cpus: String,
     },
     /// The change that is to be extended concerns something else.
-    #[error("Change {id} is of something else, or was undone; make a new one")]
+    #[error("Change {id} cannot be extended: it is of something else, or was undone; make a new change")]
     Another {
         /// The change.
         id: u64,

@@ -51,7 +51,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The server does not answer the greeting, or not as the protocol requires.
-    #[error("{target} was reached but {what}")]
+    #[error("{target} was reached but {what}; is it the server that was meant?")]
     NotReady {
         /// The server.
         target: SocketAddr,
@@ -59,7 +59,11 @@ pub enum LoadError {
         what: String,
     },
     /// Opening the connections took too long.
-    #[error("Only {opened} of {connections} connections to {target} were open after {} s", limit.as_secs())]
+    #[error(
+        "Only {opened} of {connections} connections to {target} were open after {} s; ask for fewer, or see what holds the \
+         server up",
+        limit.as_secs()
+    )]
     Opening {
         /// The server.
         target: SocketAddr,

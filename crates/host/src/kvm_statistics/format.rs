@@ -17,7 +17,7 @@ const MAX_BLOCK: u64 = 1 << 20;
 #[non_exhaustive]
 pub enum StatisticsError {
     /// The kernel returned fewer bytes than the header states, or an error.
-    #[error("the {what} could not be read")]
+    #[error("Cannot read the {what} of KVM's statistics")]
     Read {
         /// The part of the file.
         what: &'static str,
@@ -25,7 +25,9 @@ pub enum StatisticsError {
         source: io::Error,
     },
     /// A size or an offset is beyond anything that the kernel has used.
-    #[error("{field} is {found}, expected at most {most}: this kernel's format is not the documented one")]
+    #[error(
+        "{field} of KVM's statistics is {found}, expected at most {most}; this kernel's format is not the documented one"
+    )]
     Bound {
         /// The field of the header or of a descriptor.
         field: &'static str,
@@ -35,7 +37,9 @@ pub enum StatisticsError {
         most: u64,
     },
     /// There are too few bytes.
-    #[error("{what} has {found} bytes, expected {expected}")]
+    #[error(
+        "{what} of KVM's statistics has {found} bytes, expected {expected}; this kernel's format is not the documented one"
+    )]
     Short {
         /// The part of the file.
         what: &'static str,
