@@ -52,8 +52,15 @@ fn samples_are_of_the_call_that_they_met_with_names_of_the_kernel_and_of_this_pr
     assert_eq!(row.exits, profile.reasons()[&READ].count);
     // Nearly all of the time was in the call, and by samples it is as long as by the clock.
     assert!(row.on_cpu_ns > 50_000_000, "{} ns", row.on_cpu_ns);
-    let ratio = row.sampled_ns.value / row.on_cpu_ns as f64;
-    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    // Where it is not known for how long the thread had no processor, other threads may have had it.
+    if recording.head.away {
+        let ratio = row.sampled_ns.value / row.on_cpu_ns as f64;
+        assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    } else {
+        eprintln!("not tested: time by samples against time by the clock: {:?}", recording.head.notes);
+    }
+    let notes = &recording.head.notes;
+    assert!(notes.iter().all(|note| notes.iter().filter(|other| *other == note).count() == 1), "{notes:?}");
     assert!(recording.losses.ticks >= row.samples);
     let named = |name: &str| row.by_total.iter().any(|row| row.frame.to_string().contains(name));
     let shown = || row.by_total.iter().map(|row| row.frame.to_string()).collect::<Vec<_>>();

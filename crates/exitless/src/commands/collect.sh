@@ -109,6 +109,24 @@ done
 
 copy /etc/libvirt/qemu/*.xml /run/libvirt/qemu/*.xml /run/libvirt/qemu/*.pid
 
+# A container hides parts of the host.
+set -- /run/systemd/container /.dockerenv /run/.containerenv /dev/termination-log
+name "$@"
+for mark in "$@"; do
+    [ -e "$mark" ] || continue
+    copy /proc/self/status
+    # The second process of the host is the kernel's; of others the name is nobody's business.
+    if grep -qx kthreadd /proc/2/comm 2>/dev/null; then copy /proc/2/comm; fi
+    for place in /sys/module /sys/kernel/debug /sys/kernel/tracing; do
+        name "$place"
+        for entry in "$place"/*; do
+            name "$entry"
+            break
+        done
+    done
+    break
+done
+
 # Processes that hold a VM, and vhost's workers.
 closed=0
 for process in /proc/[0-9]*; do
@@ -220,6 +238,8 @@ printf '{"format":1,"tool":"collect.sh of exitless @VERSION@","created":%s,"file
 cd "$tree" || exit 125
 # The manifest is the first file.
 set -- MANIFEST.json
-for folder in *; do [ "$folder" = MANIFEST.json ] || set -- "$@" "$folder"; done
+for folder in * .dockerenv; do
+    if [ -e "$folder" ] && [ "$folder" != MANIFEST.json ]; then set -- "$@" "$folder"; fi
+done
 tar -cf - "$@" || exit 125
 [ -z "$errors" ] || exit 1

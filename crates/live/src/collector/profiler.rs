@@ -178,7 +178,12 @@ impl Profiler {
 
         let mut head = self.head;
         head.duration_ns = duration_ns;
-        head.notes.extend(missing);
+        // Without tracefs the offsets of the scheduler's records are missing, and its events cannot be had: for one reason.
+        for one in missing {
+            if !head.notes.contains(&one) {
+                head.notes.push(one);
+            }
+        }
         if let Mechanism::Tracepoints { why } = mechanism {
             head.notes.push(format!(
                 "Not by raw tracepoints: {why}. An interrupt that ended a guest's turn cannot be told from other work of \
