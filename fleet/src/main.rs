@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use chrono::{DateTime, NaiveDate, Utc};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use exits::{counted, printable};
 
 use exitless_fleet::agent::{self, Agent};
@@ -127,6 +127,9 @@ impl Limits {
 struct Query {
     #[command(flatten)]
     limits: Limits,
+    /// Let the executors of this cluster compute, by exitless-fleet-cluster, which is a program of its own.
+    #[arg(long, value_name = "URL", conflicts_with = "memory")]
+    cluster: Option<String>,
     /// The most rows of the answer.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     rows: u32,
@@ -210,6 +213,7 @@ fn main() -> ExitCode {
     // Before threads are there.
     let arguments = Arguments::parse();
     match &arguments.command {
+        Command::Query(query @ Query { cluster: Some(cluster), .. }) => return by_cluster(query, cluster),
         Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) => bound(limits.memory),
         Command::Serve(Serve { settings, .. }) => bound(settings.memory),
         _ => {}
@@ -244,6 +248,40 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
     };
     error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+}
+
+/// Becomes the program that asks a cluster.
+fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
+    use std::os::unix::process::CommandExt;
+    const NAME: &str = "exitless-fleet-cluster";
+    let beside =
+        || std::env::current_exe().ok().map(|own| own.with_file_name(NAME)).filter(|path| path.is_file());
+    let program = beside().unwrap_or_else(|| PathBuf::from(NAME));
+    let Query { limits, rows, output, json, sql, .. } = query;
+    let mut command = std::process::Command::new(&program);
+    command.args([
+        "query",
+        "--cluster",
+        cluster,
+        "--store",
+        &limits.at.store,
+        "--time",
+        &limits.time.to_string(),
+    ]);
+    command.args(["--rows", &rows.to_string()]);
+    for (option, day) in [("--since", &limits.since), ("--until", &limits.until)] {
+        command.args(day.iter().flat_map(|day| [option, day]));
+    }
+    command.args(limits.strict.then_some("--strict"));
+    match (json, output.to_possible_value()) {
+        (true, _) => _ = command.arg("--json"),
+        (false, Some(form)) => _ = command.args(["--output", form.get_name()]),
+        (false, None) => {}
+    }
+    let error = command.args(["--", sql]).exec();
+    let error = anyhow::Error::new(error)
+        .context(format!("{} cannot be run; cargo build --release -p {NAME} builds it", program.display()));
+    failed(&error, FAILED)
 }
 
 /// Bounds the data of the process: functions of SQL make values that no operator accounts for.

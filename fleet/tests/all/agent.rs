@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{DataSet, Said, fixture, program};
 
 /// A program that prints what exitless would.
-fn exitless(data: &DataSet, script: &str) -> String {
+pub(super) fn exitless(data: &DataSet, script: &str) -> String {
     let fixtures = fixture("").display().to_string();
     let path = data.file("exitless", &format!("#!/bin/sh\nfixtures={fixtures}\n{script}\n"));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -18,7 +18,7 @@ fn exitless(data: &DataSet, script: &str) -> String {
 }
 
 /// `stat` prints one interval, as `--count 1` does.
-const GOOD: &str = "case $1 in stat) head -n 1 $fixtures/stat.json;; *) cat $fixtures/$1.json;; esac; \
+pub(super) const GOOD: &str = "case $1 in stat) head -n 1 $fixtures/stat.json;; *) cat $fixtures/$1.json;; esac; \
                     case $1 in verify|doctor) exit 1;; esac";
 
 fn spool(data: &DataSet) -> String {

@@ -1,6 +1,6 @@
 //! The page in a browser: by clicks and by keys, at every width, in light and dark.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -63,6 +63,58 @@ fn recent() -> DataSet {
         data.add("lab-1", &time.format("%Y-%m-%dT%H:%M:%SZ").to_string(), &file);
     }
     data
+}
+
+#[test]
+fn this_host_alone_is_shown_without_a_data_set() {
+    let data = DataSet::new();
+    let exitless = super::agent::exitless(&data, super::agent::GOOD);
+    let mut process = program()
+        .args(["serve", "--live", "--listen", "127.0.0.1:0", "--exitless", &exitless])
+        .args(["--interval", "300ms", "--watch", "100ms", "--refresh", "200ms"])
+        // What the environment names is not meant.
+        .env("EXITLESS_FLEET_STORE", "/nonexistent")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let server = Server { process, address };
+    let get = |path: &str| {
+        let mut connection = std::net::TcpStream::connect(&server.address).unwrap();
+        write!(connection, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let path = loop {
+        let answer = get("/");
+        let path = answer.lines().find_map(|line| line.strip_prefix("location: ")).map(str::to_owned);
+        if let Some(path) = path {
+            break path;
+        }
+        assert!(std::time::Instant::now() < end, "{answer}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    let page = get(&path);
+    for shown in ["Exits a second", "PIT_REINJ", "Findings of doctor", "kvm_amd"] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    assert!(
+        program()
+            .args(["serve", "--live", "--interval", "1s", "--listen", "0.0.0.0:1"])
+            .output()
+            .unwrap()
+            .status
+            .code()
+            == Some(2)
+    );
+    assert!(
+        program().args(["serve", "--store", "x", "--interval", "1s"]).output().unwrap().status.code()
+            == Some(2)
+    );
 }
 
 const OUTSIDE: &str = "[...document.querySelectorAll('figure svg text, button, h1, h2, h3, pre')].filter(part => { \

@@ -40,6 +40,35 @@ fn tables_without_files_are_empty() {
 }
 
 #[test]
+fn a_cluster_is_asked_by_a_program_of_its_own() {
+    let data = DataSet::new();
+    let sql = "SELECT 1";
+    let ask = |path: &std::path::Path| -> super::Said {
+        let arguments = [
+            "query",
+            "--store",
+            "/x",
+            "--cluster",
+            "http://127.0.0.1:1",
+            "--json",
+            "--since",
+            "2026-01-01",
+            "--strict",
+            sql,
+        ];
+        super::program().args(arguments).env("PATH", path).output().unwrap().into()
+    };
+    let none = ask(data.folder.path());
+    assert_eq!(none.status, 125);
+    assert!(none.err.contains("cargo build --release -p exitless-fleet-cluster builds it"), "{}", none.err);
+    let script = data.file("exitless-fleet-cluster", "#!/bin/sh\necho \"$@\"\n");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let said = ask(data.folder.path()).well();
+    let wanted = "query --cluster http://127.0.0.1:1 --store /x --time 60 --rows 10000 --since 2026-01-01 --strict --json -- SELECT 1\n";
+    assert_eq!(said.out, wanted);
+}
+
+#[test]
 fn a_host_is_what_is_last_known_of_it() {
     let data = DataSet::full();
     let host = &data.rows("SELECT * FROM hosts WHERE host = 'lab-1'")[0];
