@@ -40,8 +40,8 @@ impl Container {
             status.iter().flat_map(|status| status.lines()).find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
         let has = |bit: u32| effective.is_none_or(|bits| bits >> bit & 1 == 1);
-        let lacks =
-            CAPABILITIES.into_iter().filter(|(_, bit, _)| !(has(*bit) || *bit >= 38 && has(SYS_ADMIN)));
+        let may = |bit: u32| has(bit) || (bit >= 38 && has(SYS_ADMIN));
+        let lacks = CAPABILITIES.into_iter().filter(|(_, bit, _)| !may(*bit));
         let is_empty = |path: &&(&'static str, &'static str)| {
             root.entries(path.0, |_| true).is_ok_and(|names| names.is_empty()) || !root.exists(path.0)
         };
