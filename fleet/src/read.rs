@@ -45,18 +45,21 @@ struct End {
     replaces: Vec<String>,
 }
 
+/// Sizes and ends of files.
+type ByPath = HashMap<Path, (u64, Arc<End>)>;
+
 /// Ends of files that were read before, of each table: files are never changed, so a look at the same store reads those alone
 /// that are new.
 #[derive(Debug, Default)]
-pub struct Ends(Mutex<HashMap<&'static str, HashMap<Path, (u64, Arc<End>)>>>);
+pub struct Ends(Mutex<HashMap<&'static str, ByPath>>);
 
 impl Ends {
     /// The ends of a table, which are then no longer here.
-    fn take(&self, table: &'static str) -> HashMap<Path, (u64, Arc<End>)> {
+    fn take(&self, table: &'static str) -> ByPath {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(table).unwrap_or_default()
     }
 
-    fn keep(&self, table: &'static str, ends: HashMap<Path, (u64, Arc<End>)>) {
+    fn keep(&self, table: &'static str, ends: ByPath) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(table, ends);
     }
 }
