@@ -93,6 +93,7 @@ impl Part {
             Self::PerfEvents => &["CAP_DAC_READ_SEARCH", "CAP_PERFMON"],
             Self::Symbols | Self::KernelLog => &["CAP_SYSLOG"],
             Self::Processes => &["CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"],
+            // udev lets everybody open /dev/fuse (systemd's 50-udev-default.rules).
             Self::Tree => &["CAP_SYS_ADMIN"],
         }
     }

@@ -137,7 +137,8 @@ impl Drop for Mount {
 /// `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
-const NO_DEVICE: &str = "/dev/fuse cannot be opened";
+const NO_DEVICE: &str =
+    "/dev/fuse cannot be opened (udev lets everybody open it; without udev: chmod 666 /dev/fuse)";
 const NOT_ROOT: &str = "this needs root";
 
 /// Tests whether this process may mount the tree, by a file system that is mounted nowhere and is gone afterwards.
