@@ -173,7 +173,7 @@ mod tests {
         assert!(folder.choice().unwrap_err().contains("link"));
         fs::remove_file(folder.at(NAME)).unwrap();
         fs::create_dir(folder.at(NAME)).unwrap();
-        assert!(folder.choice().unwrap_err().contains("no regular file"));
+        assert!(folder.choice().unwrap_err().contains("not a regular file"));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let folder = Folder::new();
         for contents in [Vec::new(), b"#!/bin/sh\n".to_vec(), elf(PT_INTERP)] {
             folder.put(&contents, 0o755);
-            assert!(folder.choice().unwrap_err().contains("no static program"), "{contents:?}");
+            assert!(folder.choice().unwrap_err().contains("not statically linked"), "{contents:?}");
         }
     }
 

@@ -348,7 +348,7 @@ fn bytes_that_are_no_record_end_the_reading() {
     bytes[middle..middle + 4096].fill(0);
     let reading = read_bytes(&bytes).unwrap();
     let damage = reading.damage.unwrap();
-    assert!(damage.what.contains("no record"), "{damage}");
+    assert!(damage.what.contains("not continue with a record"), "{damage}");
     assert!(
         (middle..middle + 4096).contains(&(damage.offset as usize)) && reading.profile.total() > 300,
         "{damage}"
