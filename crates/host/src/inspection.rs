@@ -25,7 +25,7 @@ pub use crate::xen_control::XenInfo;
 pub use crate::xen_domains::{XenDomain, XenGuestType};
 pub use arguments::{Argument, Arguments};
 pub use config::{KernelConfig, OptionState};
-pub use container::Container;
+pub use container::{CONTAINER_MARKS, Container};
 pub use interrupt::{DeviceKind, Interrupt, Interrupts};
 pub use iommu::{AcpiTables, AmdFeatures, IntelCapabilities, IommuRegisters, IommuUnit, Iommus};
 pub use kernel::{BuiltIn, Distribution, Kernel};

@@ -38,7 +38,7 @@ pub use error::Error;
 pub use fact::{Absence, AbsenceKind, Evidence, Fact};
 pub use fingerprint::{Difference, Fingerprint};
 pub use hypervisor::Hypervisor;
-pub use inspection::{Inspection, posting};
+pub use inspection::{CONTAINER_MARKS, Inspection, posting};
 pub use interrupts::{Availability, InterruptVirtualization};
 pub use lack::Lack;
 pub use modules::{Parameters, switch};

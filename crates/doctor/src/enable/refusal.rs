@@ -2,11 +2,8 @@
 
 use super::plan::{Arm, Refusal};
 use super::target::{Target, switch};
-use host::{Inspection, Lack, kvm};
+use host::{CONTAINER_MARKS, Inspection, Lack, kvm};
 use std::path::Path;
-
-/// Files that container managers leave inside.
-const CONTAINER: [&str; 3] = ["run/systemd/container", ".dockerenv", "run/.containerenv"];
 
 pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
     let mut found = Vec::new();
@@ -40,10 +37,10 @@ pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<
 
 /// In a container nothing of the host may be changed.
 pub(super) fn of_container(root: &Path) -> Option<Refusal> {
-    let file = CONTAINER.iter().find(|file| root.join(file).exists())?;
+    let file = CONTAINER_MARKS.iter().find(|file| root.join(file.trim_start_matches('/')).exists())?;
     Some(Refusal {
         name: "container".to_owned(),
-        why: format!("this is a container (/{file} exists), whose kernel is the host's"),
+        why: format!("this is a container ({file} exists), whose kernel is the host's"),
         next: "run exitless on the host".to_owned(),
     })
 }

@@ -3,7 +3,7 @@
 use crate::{Evidence, Root};
 
 /// Files that container managers leave inside.
-const MARKS: [&str; 3] = ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"];
+pub const CONTAINER_MARKS: [&str; 3] = ["/run/systemd/container", "/.dockerenv", "/run/.containerenv"];
 /// A file that the kubelet mounts into each container, and nobody elsewhere (Kubernetes, `terminationMessagePath`).
 const OF_A_POD: &str = "/dev/termination-log";
 /// What looking at VMs and counting exits takes: the name, its bit (include/uapi/linux/capability.h), and what is missed.
@@ -65,7 +65,7 @@ fn of_a_pod(root: &Root) -> Option<(&'static str, Evidence)> {
 }
 
 fn of_a_manager(root: &Root) -> Option<(&'static str, Evidence)> {
-    let mark = MARKS.into_iter().find(|mark| root.exists(mark))?;
+    let mark = CONTAINER_MARKS.into_iter().find(|mark| root.exists(mark))?;
     Some(("a container", Evidence::new(mark, "it is there")))
 }
 
