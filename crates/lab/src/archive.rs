@@ -32,8 +32,9 @@ impl Archive {
     /// The finished archive.
     pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
         newc::trailer(&mut self.bytes)?;
-        // The kernel looks for the next archive at a multiple of four.
-        self.bytes.resize(self.bytes.len().next_multiple_of(512), 0);
+        // The kernel looks for the next archive at a multiple of four. In a microvm, what is no multiple of a page may
+        // overwrite the ACPI tables (`PAGE` of guests' files.rs).
+        self.bytes.resize(self.bytes.len().next_multiple_of(4096), 0);
         Ok(self.bytes)
     }
 
