@@ -21,6 +21,7 @@ mod process {
     pub(crate) mod killed_libblkio;
     pub(crate) mod machine;
     pub(crate) mod migrated;
+    pub(crate) mod rust_vmm;
     pub(crate) mod safe;
 }
 
@@ -28,6 +29,8 @@ const TESTS: &[(&str, fn())] = &[
     ("killed_under_load_it_loses_nothing_split", process::killed::split),
     ("killed_under_load_it_loses_nothing_packed", process::killed::packed),
     ("killed_under_load_libblkio_finds_what_it_was_told", process::killed_libblkio::finds_what_was_told),
+    ("killed_under_load_it_loses_nothing_of_rust_vmms_front_end", process::rust_vmm::killed),
+    ("rust_vmms_front_end_uses_all_that_is_offered", process::rust_vmm::uses_what_is_offered),
     ("a_machine_goes_on_when_the_daemon_is_killed", process::machine::goes_on),
     ("a_machine_that_migrates_takes_along_what_was_read", process::migrated::takes_its_memory_along),
     ("privileges_are_given_away", process::safe::given_away),

@@ -3,24 +3,60 @@
 use super::daemon::Daemon;
 use super::hostile::stage::connect;
 use iocm::ring::RingFeatures;
-use iocm::testing::{BlockDriver, FrontEnd};
+use iocm::testing::{BlockDriver, Driver, FrontEnd};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub(crate) fn split() {
-    under_load(false);
+    under_load::<FrontEnd>(false);
 }
 
 pub(crate) fn packed() {
-    under_load(true);
+    under_load::<FrontEnd>(true);
+}
+
+/// A front-end that goes on with a ring at the next daemon.
+pub(crate) trait Connection: Sized {
+    /// The record of requests in flight, which the front-end keeps.
+    type Kept;
+
+    /// Connects, and has the ring served. The first daemon makes the record.
+    fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept);
+
+    fn kick(&self);
+}
+
+impl Connection for FrontEnd {
+    type Kept = (Vec<u8>, OwnedFd);
+
+    fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept) {
+        let mut front = connect(socket);
+        front.negotiate(driver, 0).unwrap();
+        let is_first = kept.is_none();
+        let (description, memory) = kept.unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
+        assert!(is_first || front.tell(32, &description, &[memory.as_fd()]).unwrap());
+        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
+        let base = match (driver.features.packed, is_first) {
+            (true, _) => 0x8000_8000,
+            (false, true) => 0,
+            (false, false) => u32::from(driver.given_back()),
+        };
+        assert!(front.start(0, &driver.layout(), SIZE.into(), base).unwrap());
+        (front, (description, memory))
+    }
+
+    fn kick(&self) {
+        Self::kick(self).unwrap();
+    }
 }
 
 const BLOCK: usize = 4096;
 /// Descriptors of the ring.
-const SIZE: u16 = 64;
+pub(crate) const SIZE: u16 = 64;
 /// Blocks that are written in turn: never one that a write is in flight for.
 const BLOCKS: u64 = 512;
 const KILLS: u32 = 8;
@@ -36,7 +72,7 @@ struct Guest {
 
 impl Guest {
     /// Ends what came back, and writes more.
-    fn go_on(&mut self, front: &FrontEnd) {
+    fn go_on(&mut self, front: &impl Connection) {
         while let Some((id, status, _)) = self.driver.ended() {
             assert_eq!(status, 0);
             assert!(self.in_flight.remove(&id).is_some(), "request {id} ended, and was not in flight");
@@ -55,12 +91,12 @@ impl Guest {
             self.next += 1;
         }
         if before != self.driver.driver.offered() && self.driver.driver.must_kick(before) {
-            front.kick().unwrap();
+            front.kick();
         }
     }
 }
 
-fn under_load(packed: bool) {
+pub(crate) fn under_load<C: Connection>(packed: bool) {
     let directory = tempfile::tempdir().unwrap();
     let (path, socket) = (directory.path().join("disk"), directory.path().join("disk.sock"));
     File::create(&path).unwrap().set_len(BLOCKS * BLOCK as u64).unwrap();
@@ -71,28 +107,20 @@ fn under_load(packed: bool) {
     let features = RingFeatures { packed, event_index: true, indirect: true };
     let driver = BlockDriver::new(SIZE, features);
     let mut guest = Guest { driver, in_flight: HashMap::new(), written: HashMap::new(), next: 0, ended: 0 };
-    let begin = if packed { 0x8000_8000 } else { 0 };
     let mut kept = None;
     let mut replayed = 0;
     for turn in 0..=KILLS {
         let daemon = Daemon::start(&config);
-        let mut front = connect(&socket);
-        front.negotiate(&guest.driver.driver, 0).unwrap();
-        let (description, memory) = kept.take().unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
-        let is_first = turn == 0;
-        assert!(is_first || front.tell(32, &description, &[memory.as_fd()]).unwrap());
-        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
-        let base = if packed || is_first { begin } else { u32::from(guest.driver.driver.given_back()) };
-        assert!(front.start(0, &guest.driver.driver.layout(), SIZE.into(), base).unwrap());
+        let (front, record) = C::go_on(&socket, &guest.driver.driver, kept.take());
+        kept = Some(record);
         replayed += guest.in_flight.len();
-        front.kick().unwrap();
+        front.kick();
         let wanted = guest.ended + 300 + u64::from(turn) * 37;
         let end = Instant::now() + Duration::from_secs(60);
         while guest.ended < wanted {
             guest.go_on(&front);
             assert!(Instant::now() < end, "requests are lost: {:?}", guest.in_flight);
         }
-        kept = Some((description, memory));
         if turn == KILLS {
             while !guest.in_flight.is_empty() {
                 if let Some((id, status, _)) = guest.driver.ended() {
