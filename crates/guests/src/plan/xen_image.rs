@@ -49,6 +49,10 @@ pub struct XenImagePlan {
     /// Each domain has a network interface to dom0, served by xen-netback, with its own addresses.
     #[serde(default)]
     pub net: bool,
+    /// The bytes a second that each domain may send: `rate` of xl-network-configuration(5), which xen-netback
+    /// keeps to in steps of 50 ms. It does not limit what a domain receives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net_rate: Option<Size>,
     /// CPUs of the hypervisor to which vCPUs are pinned, in turn over the vCPUs of all domains, starting
     /// again at the end of the list. `[1]` pins the vCPUs of all domains to CPU 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,6 +109,14 @@ impl XenImagePlan {
         if self.memory < Size::mib(128) {
             let what = "guests.memory is less than 128M, too little for the guest image";
             problems.push(what.to_owned());
+        }
+        if let Some(rate) = self.net_rate {
+            if !self.net {
+                problems.push("guests.net_rate needs net = true".to_owned());
+            }
+            if !(Size::kib(64)..=Size::mib(64 << 10)).contains(&rate) {
+                problems.push(format!("guests.net_rate is {rate} a second; expected 64K to 64G"));
+            }
         }
         for (name, value) in &self.settings {
             if OWN.contains(&name.as_str()) {

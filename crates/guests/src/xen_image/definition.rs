@@ -116,7 +116,8 @@ pub(super) fn definition(
     if let Some(network) = network {
         let [_, _, high, low] = index.to_be_bytes();
         let network = network.display();
-        let vif = format!("mac=00:16:3e:18:{high:02x}:{low:02x},type=vif,script={network}");
+        let rate = plan.net_rate.map_or_else(String::new, |rate| format!(",rate={}B/s", rate.bytes()));
+        let vif = format!("mac=00:16:3e:18:{high:02x}:{low:02x},type=vif,script={network}{rate}");
         settings.push(("vif", list(vec![quoted(&vif)])));
     }
     if !plan.pin.is_empty() {

@@ -72,6 +72,21 @@ fn scripts_say_where_the_root_is_and_which_address_the_host_has() {
 }
 
 #[test]
+fn a_domain_sends_at_most_at_its_rate() {
+    let limited = plan("net = true\nnet_rate = \"5M\"");
+    let text = definition(&limited, 0, "one", &files(), Path::new("/g/disk"), Some(Path::new("/g/network")));
+    let vif = "vif = [ \"mac=00:16:3e:18:00:00,type=vif,script=/g/network,rate=5242880B/s\" ]";
+    assert!(text.lines().any(|line| line == vif), "{text}");
+    let problems = |text: &str| GuestPlan::XenImage(plan(text)).problems().join("\n");
+    assert_eq!(problems("net = true\nnet_rate = \"64K\""), "");
+    assert_eq!(problems("net_rate = \"5M\""), "guests.net_rate needs net = true");
+    for rate in ["63K", "1T"] {
+        let problems = problems(&format!("net = true\nnet_rate = \"{rate}\""));
+        assert_eq!(problems, format!("guests.net_rate is {rate} a second; expected 64K to 64G"));
+    }
+}
+
+#[test]
 fn what_the_study_gives_or_xl_cannot_read_is_refused() {
     let problems = |settings: &str| {
         GuestPlan::XenImage(plan(&format!("settings = {{ {settings} }}"))).problems().join("\n")
