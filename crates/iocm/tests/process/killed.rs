@@ -36,15 +36,15 @@ impl Connection for FrontEnd {
     fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept) {
         let mut front = connect(socket);
         front.negotiate(driver, 0).unwrap();
-        let is_first = kept.is_none();
-        let (description, memory) = kept.unwrap_or_else(|| front.inflight(1, SIZE).unwrap());
-        assert!(is_first || front.tell(32, &description, &[memory.as_fd()]).unwrap());
-        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
-        let base = match (driver.features.packed, is_first) {
-            (true, _) => 0x8000_8000,
-            (false, true) => 0,
-            (false, false) => u32::from(driver.given_back()),
+        let (description, memory) = match kept {
+            None => front.inflight(1, SIZE).unwrap(),
+            Some((description, memory)) => {
+                assert!(front.tell(32, &description, &[memory.as_fd()]).unwrap());
+                (description, memory)
+            }
         };
+        // As QEMU does it: on from what came back, for nobody says where the daemon stood.
+        let base = if driver.features.packed { 0x8000_8000 } else { driver.given_back().into() };
         assert!(front.start(0, &driver.layout(), SIZE.into(), base).unwrap());
         (front, (description, memory))
     }

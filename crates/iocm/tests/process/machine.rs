@@ -66,10 +66,15 @@ pub(crate) fn boot_disk(path: &Path, program: &[u8]) -> File {
 }
 
 /// Waits for something that takes less than 100 s.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(100);
+pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
+    within(Duration::from_secs(100), what, is_so);
+}
+
+/// Waits for something that takes less than `limit`.
+pub(crate) fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
     while !is_so() {
-        assert!(Instant::now() < end, "waited 100 s: {what}");
+        assert!(Instant::now() < end, "waited {} s: {what}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -4,14 +4,16 @@
 
 use super::hostile::stage::{SPLIT, Stage};
 use super::killed::{Connection, SIZE, under_load};
+use super::machine::within;
 use iocm::ring::RingLayout;
 use iocm::testing::{BlockDriver, Driver, USER, memory_file};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vhost::vhost_user::message::{
     VhostUserConfigFlags, VhostUserHeaderFlag, VhostUserInflight, VhostUserProtocolFeatures,
     VhostUserVirtioFeatures,
@@ -26,7 +28,8 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 struct Vmm {
     back_end: Frontend,
     features: u64,
-    protocol: VhostUserProtocolFeatures,
+    /// The protocol features that the back-end offers.
+    offered: VhostUserProtocolFeatures,
     kick: EventFd,
     call: EventFd,
 }
@@ -41,28 +44,29 @@ const WANTED: VhostUserProtocolFeatures = VhostUserProtocolFeatures::from_bits_t
         | VhostUserProtocolFeatures::LOG_SHMFD.bits(),
 );
 
+/// The time for which cloud-hypervisor tries to connect, and the limit of all that is waited for here.
+const MINUTE: Duration = Duration::from_secs(60);
+
 impl Vmm {
-    /// Connects and negotiates. It retries for a minute, each 100 ms.
+    /// Connects, which is tried for a minute, and negotiates.
     fn connect(socket: &Path, driver: &Driver, wanted: VhostUserProtocolFeatures) -> Self {
-        let end = Instant::now() + Duration::from_secs(60);
-        let mut back_end = loop {
-            match Frontend::connect(socket, 1) {
-                Ok(back_end) => break back_end,
-                Err(error) => assert!(Instant::now() < end, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        };
+        let mut connected = None;
+        within(MINUTE, "the daemon listens", || {
+            connected = Frontend::connect(socket, 1).ok();
+            connected.is_some()
+        });
+        let mut back_end = connected.unwrap();
         back_end.set_owner().unwrap();
         let mut features = 1 << 32 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         features |= u64::from(driver.features.indirect) << 28 | u64::from(driver.features.event_index) << 29;
         let features = features & back_end.get_features().unwrap();
-        let protocol = wanted & back_end.get_protocol_features().unwrap();
-        back_end.set_protocol_features(protocol).unwrap();
-        assert_eq!(protocol, wanted, "all of it is offered");
+        let offered = back_end.get_protocol_features().unwrap();
+        assert!(offered.contains(wanted), "all of it is offered: {offered:?}");
+        back_end.set_protocol_features(wanted).unwrap();
         // From here on each message is answered.
         back_end.set_hdr_flags(VhostUserHeaderFlag::NEED_REPLY);
         let [kick, call] = [(); 2].map(|()| EventFd::new(EFD_NONBLOCK).unwrap());
-        Self { back_end, features, protocol, kick, call }
+        Self { back_end, features, offered, kick, call }
     }
 
     fn memory(driver: &Driver, guest: u64, size: u64, offset: u64) -> VhostUserMemoryRegionInfo {
@@ -138,25 +142,20 @@ struct Notices(AtomicU64);
 
 impl VhostUserFrontendReqHandler for Notices {
     fn handle_config_change(&self) -> HandlerResult<u64> {
-        Ok(self.0.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
-
-/// Asks again and again until there is an answer.
-fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(answer) = answer() {
-            return answer;
-        }
-        assert!(Instant::now() < end, "no {what}");
-        std::thread::sleep(Duration::from_millis(1));
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(0)
     }
 }
 
 /// Waits for the end of the only request: its status and data.
 fn end(driver: &mut BlockDriver) -> (u8, Vec<u8>) {
-    wait_for("end of the request", || driver.ended().map(|(_, status, data)| (status, data)))
+    let mut ended = None;
+    within(MINUTE, "the request ends", || {
+        ended = driver.ended();
+        ended.is_some()
+    });
+    let (_, status, data) = ended.unwrap();
+    (status, data)
 }
 
 pub(crate) fn uses_what_is_offered() {
@@ -171,7 +170,7 @@ pub(crate) fn uses_what_is_offered() {
         | VhostUserProtocolFeatures::RESET_DEVICE
         | VhostUserProtocolFeatures::STATUS;
     let mut vmm = Vmm::connect(&stage.socket(0), &driver.driver, wanted);
-    assert!(!vmm.protocol.contains(VhostUserProtocolFeatures::PAGEFAULT), "postcopy is not offered");
+    assert!(!vmm.offered.contains(VhostUserProtocolFeatures::PAGEFAULT), "postcopy is not offered");
     assert!(vmm.back_end.get_queue_num().unwrap() >= 1);
     let capacity = |vmm: &mut Vmm| {
         let (_, bytes) = vmm.back_end.get_config(0, 60, VhostUserConfigFlags::empty(), &[0; 60]).unwrap();
@@ -198,9 +197,9 @@ pub(crate) fn uses_what_is_offered() {
     assert_eq!(end(&mut driver), (0, Vec::new()));
     // One at the start of the queue, and one after the request, which the driver may see before it is called.
     let mut calls = 0;
-    wait_for("call", || {
+    within(MINUTE, "the driver is called", || {
         calls += vmm.call.read().unwrap_or(0);
-        (calls >= 2).then_some(())
+        calls >= 2
     });
     assert_eq!(calls, 2);
 
@@ -224,12 +223,12 @@ pub(crate) fn uses_what_is_offered() {
     vmm.kick();
     assert_eq!(end(&mut driver), (0, vec![2; 4096]));
     let used_page = ((layout.device - USER) / 4096) as usize;
-    let pages = wait_for("used ring in the log", || {
-        let mut bits = [0_u8; 4096];
-        std::os::unix::fs::FileExt::read_exact_at(&log, &mut bits, 0).unwrap();
-        let is_logged = bits[used_page / 8] >> (used_page % 8) & 1 == 1;
-        is_logged.then(|| bits.iter().map(|byte| byte.count_ones()).sum::<u32>())
+    let mut bits = [0_u8; 4096];
+    within(MINUTE, "the used ring is in the log", || {
+        log.read_exact_at(&mut bits, 0).unwrap();
+        bits[used_page / 8] >> (used_page % 8) & 1 == 1
     });
+    let pages: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
     assert!((3..=4).contains(&pages), "the data, the status, and the used ring: {pages} pages");
     vmm.back_end.set_features(vmm.features).unwrap();
 
