@@ -68,10 +68,6 @@ pub struct Lab {
 /// Many times the duration of a boot: it is meant for machines that hang, not for slow ones.
 const BOOT_LIMIT: Duration = Duration::from_secs(600);
 
-/// The number of instructions that Bochs counts as one second of device time. Its TSC advances by one for
-/// each instruction, so the kernel must be told this frequency: the CPU model's CPUID claims 3.5 GHz.
-pub(crate) const BOCHS_INSTRUCTIONS_PER_SECOND: u32 = 50_000_000;
-
 /// All laboratories, in the order of `lab list`.
 pub const LABS: [Lab; 5] = [
     Lab {
@@ -80,7 +76,7 @@ pub const LABS: [Lab; 5] = [
         emulator: Emulator::Bochs,
         hypervisor: Hypervisor::Kvm { vendor_module: "kvm-intel" },
         apicv: true,
-        kernel_arguments: "tsc_early_khz=50000",
+        kernel_arguments: "",
         boot_limit: BOOT_LIMIT,
     },
     Lab {
@@ -177,12 +173,5 @@ mod tests {
         let served: Vec<_> =
             LABS.iter().filter(|lab| lab.runs_in_debians_qemu()).map(|lab| lab.name).collect();
         assert_eq!(served, ["amd-svm", "xen"]);
-    }
-
-    #[test]
-    fn the_kernel_is_told_the_frequency_that_bochs_counts_by() {
-        let lab = Lab::find("intel-apicv").unwrap();
-        let khz = BOCHS_INSTRUCTIONS_PER_SECOND / 1000;
-        assert!(lab.kernel_arguments.contains(&format!("tsc_early_khz={khz}")));
     }
 }

@@ -74,6 +74,24 @@ pub enum Error {
         /// The laboratory.
         lab: &'static str,
     },
+    /// The laboratory's emulator cannot count instructions at this speed.
+    #[error("{lab} cannot have CPUs of {given} million instructions a second; possible: {possible}")]
+    NoSpeed {
+        /// The laboratory.
+        lab: &'static str,
+        /// The requested speed.
+        given: u32,
+        /// The possible speeds.
+        possible: String,
+    },
+    /// Debian's QEMU in the laboratory's image has no clock that counts instructions.
+    #[error(
+        "--speed needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+    )]
+    SpeedInDebiansQemu {
+        /// The laboratory.
+        lab: &'static str,
+    },
     /// QEMU was not compiled here, and Debian's does not remap devices' interrupts as a host needs it.
     #[error(
         "Devices need the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"

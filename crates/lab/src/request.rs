@@ -41,6 +41,9 @@ pub struct Request {
     pub kernel: Option<&'static DebianKernel>,
     /// CPUs of the emulated host.
     pub cpus: u16,
+    /// Millions of instructions that a CPU executes in a second of the emulated clock ([`crate::Speed`]); by default the
+    /// laboratory's.
+    pub speed: Option<u32>,
     /// Memory of the emulated host in MiB; by default it depends on the root file system.
     pub memory_mib: Option<u64>,
     /// Time limit for the command, in wall time; by default there is none.
@@ -75,6 +78,7 @@ impl Request {
             devices: Vec::new(),
             kernel: None,
             cpus: 2,
+            speed: None,
             memory_mib: None,
             timeout: None,
             boot_timeout: None,

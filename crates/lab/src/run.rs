@@ -29,6 +29,7 @@ use crate::process::{PowerOn, Process};
 use crate::recipe::key;
 use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::snapshot::{Shape, Snapshot, agent_identity};
+use crate::speed::Speed;
 use crate::terminal::Bridge;
 use crate::watch::Watch;
 use crate::xen_boot;
@@ -100,6 +101,9 @@ impl Laboratory<'_> {
         if !self.emulator.patched && !request.devices.is_empty() {
             return Err(Error::DevicesInDebiansQemu { lab: self.lab.name });
         }
+        if !self.emulator.patched && request.speed.is_some() {
+            return Err(Error::SpeedInDebiansQemu { lab: self.lab.name });
+        }
         let put = open_put(&request.put)?;
         let mut machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
         // Neither an IOMMU nor an NVMe controller can be saved.
@@ -164,6 +168,7 @@ impl Laboratory<'_> {
             xen: self.xen.as_ref(),
             emulator: &self.emulator,
             cpus: request.cpus,
+            speed: Speed::of(self.lab, request.speed)?,
             memory_mib: request.memory_mib.unwrap_or(match (&self.xen, request.bare) {
                 (Some(_), _) => xen_boot::MEMORY_MIB,
                 (None, true) => 512,
@@ -194,6 +199,7 @@ impl Laboratory<'_> {
             emulator: self.emulator.identity.clone(),
             images,
             cpus: machine.cpus,
+            speed: machine.speed,
             memory_mib: machine.memory_mib,
             with_disk: machine.with_disk,
             kernel_arguments: machine.kernel_arguments.clone(),

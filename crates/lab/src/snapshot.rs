@@ -19,6 +19,7 @@ use crate::cache::Cache;
 use crate::definition::Lab;
 use crate::error::Error;
 use crate::recipe::key;
+use crate::speed::Speed;
 use crate::tree::{disk_usage, remove, take_place};
 
 /// Space for all snapshots together, in bytes.
@@ -44,6 +45,7 @@ pub(crate) struct Shape {
     /// other disks, kernels or firmware.
     pub(crate) images: Vec<String>,
     pub(crate) cpus: u16,
+    pub(crate) speed: Speed,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
     pub(crate) kernel_arguments: String,
@@ -247,7 +249,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::definition::LABS;
+    use crate::definition::{LABS, Lab};
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -259,6 +261,7 @@ mod tests {
             emulator: "00".to_owned(),
             images: Vec::new(),
             cpus,
+            speed: Speed::of(Lab::find("amd-svm").unwrap(), None).unwrap(),
             memory_mib: 512,
             with_disk: false,
             kernel_arguments: String::new(),

@@ -33,7 +33,7 @@ pub enum Target {
     Lab {
         /// Its name.
         name: String,
-        /// `cpus=N`, `memory=MIB`, `switch-cycles=N`, `device=NAME` and `kernel=VERSION` for its machine; others are arguments of its Xen, or
+        /// `cpus=N`, `speed=MIPS`, `memory=MIB`, `switch-cycles=N`, `device=NAME` and `kernel=VERSION` for its machine; others are arguments of its Xen, or
         /// of its kernel if it has none.
         arguments: Vec<String>,
     },

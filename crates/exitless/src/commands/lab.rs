@@ -91,6 +91,10 @@ pub(crate) struct MachineArguments {
     /// The number of CPUs of the emulated host.
     #[arg(long, default_value_t = 2, value_parser = |given: &str| within(given, CPUS))]
     cpus: u16,
+    /// Millions of instructions that a CPU executes in a second of emulated time: 10 to 1000 in intel-apicv and xen-apicv
+    /// [default: 50]; 125, 250, 500 or 1000 in the others [default: 125].
+    #[arg(long, value_name = "MIPS")]
+    speed: Option<u32>,
     /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
     #[arg(long, value_parser = |given: &str| within(given, MEMORY_MIB))]
     memory: Option<u64>,
@@ -481,6 +485,7 @@ fn machine_request(machine: MachineArguments, command: Vec<String>) -> Request {
         devices: machine.device,
         kernel: machine.kernel,
         cpus: machine.cpus,
+        speed: machine.speed,
         memory_mib: machine.memory,
         boot_timeout: machine.boot_timeout.map(Duration::from_secs),
         kernel_arguments: machine.kernel_argument,

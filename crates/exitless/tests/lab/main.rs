@@ -27,6 +27,7 @@ mod profile;
 mod record;
 mod repeat;
 mod snapshot;
+mod speed;
 mod stat;
 #[path = "../shared/systemd.rs"]
 mod systemd;

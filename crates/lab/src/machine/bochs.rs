@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::Machine;
 use crate::assemble::{CYLINDER, TOOLS};
-use crate::definition::BOCHS_INSTRUCTIONS_PER_SECOND;
 use crate::error::Error;
 use crate::guest_image::GuestImage;
 use crate::multiboot::{self, Boot};
@@ -129,7 +128,7 @@ impl Machine<'_> {
             rom = rom.display(),
             rom_address = rom::ADDRESS,
             cpus = self.cpus,
-            ips = BOCHS_INSTRUCTIONS_PER_SECOND,
+            ips = self.speed.per_second(),
             console = folder.join(CONSOLE).display(),
             log = folder.join(LOG).display(),
         );

@@ -24,15 +24,15 @@ use crate::tools::{Invocation, LIBRARIES};
 use crate::watch::Watch;
 use crate::xen_boot;
 
-/// One thread, and a clock that advances by 8 ns per instruction and jumps when all CPUs wait: time is
-/// counted in instructions.
+/// One thread, and a clock that advances by some nanoseconds per instruction and jumps when all CPUs wait: time
+/// is counted in instructions.
 const ONE_THREAD: [&str; 2] = ["-accel", "tcg,thread=single"];
 /// Each CPU has its own clock; none is ahead of another by more than the quantum, in instructions, which is the
 /// smaller one while they send each other interrupts. Two busy CPUs are emulated 1.6 times as fast as with 64 always.
-const CLOCKS: [&str; 2] = ["-icount", "shift=3,sleep=off,quantum=512,ipi-quantum=64"];
+const CLOCKS: &str = ",quantum=512,ipi-quantum=64";
 /// All CPUs share one clock, which takes half the time to emulate; two busy CPUs are half as fast each. Xen
 /// boots this way.
-const SHARED_CLOCK: [&str; 2] = ["-icount", "shift=3,sleep=off"];
+const SHARED_CLOCK: &str = "";
 /// The CPUs of KVM hosts: without AVIC, and with the AVIC of a Zen 4, which Linux needs from 6.17 on to use
 /// all of AVIC. It has virtual GIF: without it KVM cannot hold back AVIC's interrupts while a hypervisor in a guest has GIF
 /// clear.
@@ -141,7 +141,9 @@ impl Machine<'_> {
         invocation.args(["-machine", "q35"]);
         if self.emulator.patched {
             let clock = if self.xen.is_some() { SHARED_CLOCK } else { CLOCKS };
-            invocation.args(ONE_THREAD).args(clock).args(["-rtc", START, "-seed", "1"]);
+            invocation.args(ONE_THREAD).arg("-icount");
+            invocation.arg(format!("shift={},sleep=off{clock}", self.speed.icount_shift()));
+            invocation.args(["-rtc", START, "-seed", "1"]);
         } else {
             invocation.args(["-accel", "tcg,thread=multi"]);
         }

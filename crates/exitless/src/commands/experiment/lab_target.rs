@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use guests::GuestPlan;
-use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request};
+use lab::{Cache, EmulatorTime, Happening, Image, Lab, Laboratory, PackageRecord, Put, Request, Speed};
 use study::forecast::{NeededProgram, needed_programs};
 use study::plan::Plan;
 use study::stream;
@@ -114,6 +114,7 @@ impl Machine {
             Some(("device", name)) => request.devices.push(parse_device(name)?),
             Some(("kernel", name)) => request.kernel = Some(parse_kernel(name)?),
             Some(("cpus", number)) => request.cpus = within(number, CPUS)?,
+            Some(("speed", mips)) => request.speed = Some(parse_speed(self.lab, mips)?),
             Some(("memory", mib)) => request.memory_mib = Some(within(mib, MEMORY_MIB)?),
             Some(("switch-cycles", cycles)) => request.switch_cycles = within(cycles, 0..=u32::MAX)?,
             _ if self.lab.is_xen() => request.hypervisor_arguments.push(word.to_owned()),
@@ -121,6 +122,12 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+/// Millions of instructions a second, if the laboratory's emulator can count so.
+fn parse_speed(lab: &Lab, given: &str) -> Result<u32, String> {
+    let mips = given.parse().map_err(|_| "expected a number of million instructions a second".to_owned())?;
+    Speed::of(lab, Some(mips)).map(|_| mips).map_err(|error| error.to_string())
 }
 
 impl Remote for LabRemote {
@@ -261,11 +268,19 @@ mod tests {
         assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, Some(2048), 0));
         assert!(plain.kernel.is_none());
         assert_eq!(of(&["kernel=5.10"]).unwrap().request.kernel.map(|kernel| kernel.name), Some("5.10"));
-        let set =
-            of(&["cpus=4", "device=igb", "memory=512", "switch-cycles=1200", "kvm_amd.avic=1", "quiet"])
-                .unwrap()
-                .request;
+        let set = of(&[
+            "cpus=4",
+            "speed=500",
+            "device=igb",
+            "memory=512",
+            "switch-cycles=1200",
+            "kvm_amd.avic=1",
+            "quiet",
+        ])
+        .unwrap()
+        .request;
         assert_eq!((set.cpus, set.memory_mib, set.switch_cycles), (4, Some(512), 1200));
+        assert_eq!((plain.speed, set.speed), (None, Some(500)));
         assert_eq!(set.devices.len(), 1);
         assert_eq!(set.kernel_arguments, ["kvm_amd.avic=1", "quiet"]);
         let xen = Machine::of(Lab::find("xen-apicv").unwrap(), &["apicv=0".to_owned()]).unwrap().request;
@@ -276,6 +291,8 @@ mod tests {
         for (word, why) in [
             ("cpus=9", "from 1 to 8"),
             ("cpus=", "from 1 to 8"),
+            ("speed=300", "possible: 125, 250, 500, 1000"),
+            ("speed=1G", "expected a number"),
             ("memory=4G", "from 256 to 2048"),
             ("switch-cycles=-1", "from 0 to 4294967295"),
             ("device=e1000", "no such device"),

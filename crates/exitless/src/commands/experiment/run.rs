@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The target: local, `ssh://[user@]host[:port]`, or lab:NAME. After lab:NAME, +cpus=N, +memory=MIB,
-    /// +switch-cycles=N, +device=DEVICE and +kernel=VERSION set its machine as `lab run` does; any other +ARGUMENT goes to its
-    /// Xen or, without Xen, to its kernel.
+    /// +speed=MIPS, +switch-cycles=N, +device=DEVICE and +kernel=VERSION set its machine as `lab run` does; any other
+    /// +ARGUMENT goes to its Xen or, without Xen, to its kernel.
     /// Default: local.
     #[arg(long, value_name = "TARGET")]
     target: Option<Target>,
