@@ -40,7 +40,10 @@ pub struct SuiteStudy {
     pub repeats: Option<u32>,
     /// The stop rule in place of the plan's.
     pub until: Option<Until>,
-    /// An earlier study of the suite with the same plan: figures are changes from that one to this.
+    /// Settings of the guests that are merged over the plan's, as in a level of a factor.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub guests: toml::Table,
+    /// An earlier study of the suite with the same plan and guests: figures are changes from that one to this.
     pub against: Option<String>,
     /// The publication: author, title, year.
     #[serde(default)]
@@ -138,10 +141,15 @@ impl Suite {
             }
             if let Some(name) = &study.against {
                 match earlier.get(name.as_str()) {
-                    Some(other) if *name != study.name && other.plan == study.plan => {}
+                    Some(other)
+                        if *name != study.name
+                            && (&other.plan, &other.guests) == (&study.plan, &study.guests) => {}
                     _ => add(
                         at("against"),
-                        format!("expected an earlier study with the plan {:?}, found {name:?}", study.plan),
+                        format!(
+                            "expected an earlier study with the plan {:?} and the same guests, found {name:?}",
+                            study.plan
+                        ),
                     ),
                 }
             }
@@ -157,10 +165,10 @@ impl Suite {
 }
 
 impl SuiteStudy {
-    /// The plan, with the suite's repeats and stop rule.
+    /// The plan, with the suite's repeats, stop rule and guests.
     ///
     /// # Errors
-    /// As text, if no shipped plan has this name or the stop rule is not valid.
+    /// As text, if no shipped plan has this name, or the stop rule or the guests are not valid.
     pub fn plan(&self) -> Result<Plan, String> {
         let shipped = Shipped::find(&self.plan)
             .ok_or_else(|| format!("expected the name of a shipped plan, found {:?}", self.plan))?;
@@ -170,6 +178,10 @@ impl SuiteStudy {
         }
         if self.until.is_some() {
             plan.order.until.clone_from(&self.until);
+        }
+        if !self.guests.is_empty() {
+            let merged = plan.guests.with([&self.guests]);
+            plan.guests = merged.map_err(|error| format!("guests: {}", error.to_string().trim_end()))?;
         }
         let problems = plan.check();
         match problems.first() {

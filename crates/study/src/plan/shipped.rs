@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// All of them, each in full size and in a size for laboratories.
-pub const SHIPPED: [Shipped; 28] = shipped![
+pub const SHIPPED: [Shipped; 27] = shipped![
     "iozone-apicv",
     "iozone-apicv-lab",
     "iozone-irqchip-lab",
@@ -27,7 +27,6 @@ pub const SHIPPED: [Shipped; 28] = shipped![
     "netperf-xen-shared",
     "netperf-xen-lab",
     "netperf-xen-apicv-lab",
-    "netperf-xen-link-lab",
     "sysbench-threads",
     "sysbench-threads-lab",
     "sysbench-avic-lab",

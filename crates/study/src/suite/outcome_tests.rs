@@ -20,6 +20,7 @@ fn suite(figures: Vec<Published>, against: Option<&str>) -> Suite {
         plan: "iozone-apicv".to_owned(),
         target: "local".to_owned(),
         repeats: None,
+        guests: toml::Table::new(),
         until: None,
         against: against.map(str::to_owned),
         source: String::new(),

@@ -34,6 +34,25 @@ fn a_suite_sets_repeats_and_the_stop_rule_of_its_plans() {
 }
 
 #[test]
+fn a_suite_merges_settings_over_the_guests_of_its_plans() {
+    let with = |guests: &str| {
+        let plan = STUDY
+            .split_once("[[studies.figures]]")
+            .unwrap()
+            .0
+            .replace("ipi-cost-lab", "netperf-xen-apicv-lab");
+        Suite::read(&format!("{plan}guests = {guests}"), "small.toml")
+    };
+    let plan = with("{ net_rate = \"5M\", counts = [2] }").unwrap().studies[0].plan().unwrap();
+    let own = Shipped::find("netperf-xen-apicv-lab").unwrap().plan().unwrap();
+    assert_eq!((own.guests.counts(), plan.guests.counts()), (vec![1], vec![2]));
+    let [own, laid] = [&own, &plan].map(|plan| toml::Table::try_from(&plan.guests).unwrap());
+    assert_eq!((laid["net_rate"].as_str(), &laid["memory"]), (Some("5M"), &own["memory"]));
+    let bad = with("{ net_rate = 5 }").unwrap_err().to_string();
+    assert!(bad.contains("studies[0].plan: guests: "), "{bad}");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_field() {
     for (from, to, why) in [
         ("name = \"ipi\"", "name = \"../x\"", "studies[0].name: expected lower-case letters"),
