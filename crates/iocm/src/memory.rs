@@ -64,11 +64,27 @@ pub struct Part {
     pub size: u32,
 }
 
+/// What is needed of a region to translate an address, in one cache line with that of another.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    guest: u64,
+    size: u64,
+    /// The address of its first byte in this process.
+    first: *mut u8,
+}
+
+// SAFETY: any thread may use a guest's memory, which the region keeps mapped.
+unsafe impl Send for Span {}
+// SAFETY: as before.
+unsafe impl Sync for Span {}
+
 /// The memory of a guest. Adding or removing a region makes a new one, which shares the other regions.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMemory {
     /// By guest address, without overlaps.
     regions: Vec<Arc<Region>>,
+    /// Those of the regions, in their order.
+    spans: Vec<Span>,
     log: Option<Arc<DirtyLog>>,
 }
 
@@ -127,6 +143,15 @@ fn most_of_a_guest() -> u64 {
 }
 
 impl GuestMemory {
+    fn of(regions: Vec<Arc<Region>>, log: Option<Arc<DirtyLog>>) -> Self {
+        let span = |region: &Arc<Region>| {
+            let RegionDescription { guest, size, .. } = region.description;
+            Span { guest, size, first: region.mapping.at(0) }
+        };
+        let spans = regions.iter().map(span).collect();
+        Self { regions, spans, log }
+    }
+
     /// Maps regions.
     ///
     /// # Errors
@@ -159,7 +184,7 @@ impl GuestMemory {
         let mut regions = self.regions.clone();
         let at = regions.partition_point(|other| other.description.guest < description.guest);
         regions.insert(at, Arc::new(region));
-        Ok(Self { regions, log: self.log.clone() })
+        Ok(Self::of(regions, self.log.clone()))
     }
 
     /// Tests whether it has a region with these addresses and this size.
@@ -177,14 +202,14 @@ impl GuestMemory {
         regions.retain(|region| !region.description.is(description));
         match regions.len() == self.regions.len() {
             true => Err(RegionError::NotThere { guest: description.guest, size: description.size }),
-            false => Ok(Self { regions, log: self.log.clone() }),
+            false => Ok(Self::of(regions, self.log.clone())),
         }
     }
 
     /// This memory with its writes logged in `log`, or not logged.
     #[must_use]
     pub fn logged(&self, log: Option<Arc<DirtyLog>>) -> Self {
-        Self { regions: self.regions.clone(), log }
+        Self::of(self.regions.clone(), log)
     }
 
     /// The number of regions.
@@ -220,11 +245,11 @@ impl GuestMemory {
     #[inline]
     fn first_part(&self, guest: u64, size: u32) -> Option<Part> {
         // Guests have few regions, and most addresses are in the first or the last: a binary search is no faster.
-        let region = self.regions.iter().rev().find(|region| region.description.guest <= guest)?;
-        let inside = guest - region.description.guest;
-        let left = region.description.size.checked_sub(inside).filter(|left| *left > 0)?;
+        let span = self.spans.iter().rev().find(|span| span.guest <= guest)?;
+        let inside = guest - span.guest;
+        let left = span.size.checked_sub(inside).filter(|left| *left > 0)?;
         let size = u32::try_from(left).map_or(size, |left| left.min(size));
-        Some(Part { pointer: region.mapping.at(inside), guest, size })
+        Some(Part { pointer: span.first.wrapping_add(inside as usize), guest, size })
     }
 
     /// Translates an address of the front-end's process, as vhost-user gives them for rings.

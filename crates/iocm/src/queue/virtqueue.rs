@@ -78,6 +78,16 @@ impl Virtqueue {
         if self.broken.is_some() {
             return false;
         }
+        if let (Ring::Split(ring), None) = (&mut self.ring, &self.inflight)
+            && let Some(is_taken) = ring.pop_usual(chain)
+        {
+            return is_taken && !self.is_lost();
+        }
+        self.pop_any(chain)
+    }
+
+    /// Does the same as [`Self::pop`] for chains and queues that are not the usual ones.
+    fn pop_any(&mut self, chain: &mut Chain) -> bool {
         let popped = match self.inflight.is_some() {
             false => self.ring.pop(chain),
             true => self.pop_and_record(chain),
@@ -222,8 +232,15 @@ impl Virtqueue {
     /// counted with others.
     #[inline]
     pub fn give(&mut self, id: u16, written: u32) {
-        self.ring.push(id, written);
         self.unpublished = true;
+        match (&mut self.ring, &self.inflight) {
+            (Ring::Split(ring), None) => ring.push(id, written),
+            _ => self.give_and_record(id, written),
+        }
+    }
+
+    fn give_and_record(&mut self, id: u16, written: u32) {
+        self.ring.push(id, written);
         match (&mut self.inflight, &self.ring) {
             (None, _) => {}
             (Some(Inflight::Packed(inflight)), Ring::Packed(ring)) => inflight.given(id, ring.given()),

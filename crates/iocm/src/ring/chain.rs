@@ -117,6 +117,24 @@ impl Chain {
         pieces(self.parts(side), skip, take)
     }
 
+    /// Makes it the chain of one descriptor. `false` if the buffer is not one piece of memory; the chain is then undefined.
+    #[inline]
+    pub(super) fn set(
+        &mut self,
+        id: u16,
+        memory: &Arc<GuestMemory>,
+        descriptor: &Descriptor,
+        flags: u16,
+    ) -> bool {
+        let Some(part) = memory.one_part(descriptor.guest, descriptor.size) else { return false };
+        self.clear(id, memory);
+        self.parts.push(part);
+        (self.readable, self.descriptors) = (usize::from(flags & WRITE == 0), 1);
+        // An empty buffer leaves no part.
+        part.size > 0
+    }
+
+    #[inline]
     pub(super) fn clear(&mut self, id: u16, memory: &Arc<GuestMemory>) {
         self.id = id;
         // The memory is mostly the same, and counting references would be the most expensive part.

@@ -349,6 +349,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn the_usual_chains_are_taken_as_any_others_are(
+        descriptors in proptest::collection::vec((0..SIZE + 0x2000, 0..0x3000_u32, [0..8_u16, 0..9_u16]), 8),
+        heads in proptest::collection::vec(0..9_u16, 0..9),
+    ) {
+        let mut driver = Driver::new(8, PLAIN);
+        for (slot, (guest, size, halves)) in descriptors.into_iter().enumerate() {
+            driver.descriptor(Driver::slot(slot as u16), guest, size, halves);
+        }
+        heads.into_iter().for_each(|head| driver.offer(head));
+        let (Ring::Split(mut usual), Ring::Split(mut any)) = (driver.ring().unwrap(), driver.ring().unwrap()) else {
+            panic!("it is split");
+        };
+        let (mut one, mut other) = (Chain::new(), Chain::new());
+        loop {
+            let outcome = any.pop(&mut other);
+            let taken = usual.pop_usual(&mut one).map_or_else(|| usual.pop(&mut one), Ok);
+            prop_assert_eq!(taken, outcome);
+            if outcome != Ok(true) {
+                break;
+            }
+            let told = |chain: &Chain| {
+                let parts = [Side::Readable, Side::Writable].map(|side| chain.parts(side).iter().map(
+                    |part| (part.pointer.addr(), part.guest, part.size)).collect::<Vec<_>>());
+                (chain.id, parts)
+            };
+            prop_assert_eq!(told(&one), told(&other));
+        }
+    }
+}
+
 #[test]
 fn a_ring_stays_where_it_is_when_its_memory_changes() {
     for packed in [false, true] {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::memory::GuestMemory;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
 /// `VIRTQ_AVAIL_F_NO_INTERRUPT`.
 const NO_CALLS: u16 = 1;
@@ -115,6 +115,32 @@ impl SplitRing {
         usize::from(index & (self.size - 1))
     }
 
+    /// Does the same as [`super::Ring::pop`] for the usual chain, one descriptor whose buffer is one piece of memory. `None` for
+    /// others and for violations, of which nothing is said yet.
+    #[inline]
+    pub(crate) fn pop_usual(&mut self, chain: &mut Chain) -> Option<bool> {
+        if self.next == self.seen {
+            let seen = self.available_cell(1).load(Ordering::Acquire);
+            match seen.wrapping_sub(self.next) {
+                0 => return Some(false),
+                available if available > self.size => return None,
+                _ => self.seen = seen,
+            }
+        }
+        let head = self.available_cell(2 + self.slot(self.next)).load(Ordering::Relaxed);
+        if head >= self.size {
+            return None;
+        }
+        // SAFETY: as in `collect`, which reads it again if need be.
+        let descriptor = unsafe { self.descriptors.wrapping_add(usize::from(head)).read_volatile() };
+        let [flags, _] = descriptor.halves;
+        if flags & (INDIRECT | NEXT) != 0 || !chain.set(head, &self.memory, &descriptor, flags) {
+            return None;
+        }
+        self.next = self.next.wrapping_add(1);
+        Some(true)
+    }
+
     /// See [`super::Ring::pop`].
     #[inline]
     pub fn pop(&mut self, chain: &mut Chain) -> Result<bool, RingError> {
@@ -191,9 +217,13 @@ impl SplitRing {
     #[inline]
     pub fn push(&mut self, id: u16, written: u32) {
         let word = 2 + 4 * self.slot(self.given);
+        debug_assert!(word + 4 <= 3 + 4 * usize::from(self.size));
+        let entry = self.used.wrapping_add(word).cast::<u32>();
         // An entry is two little-endian words of 32 bits.
-        for (at, value) in [id, 0, written as u16, (written >> 16) as u16].into_iter().enumerate() {
-            self.used_cell(word + at).store(value, Ordering::Relaxed);
+        for (at, value) in [u32::from(id), written].into_iter().enumerate() {
+            // SAFETY: the part was checked to have this entry, and is aligned to four bytes, as are its entries; all its users
+            // are atomic.
+            unsafe { AtomicU32::from_ptr(entry.wrapping_add(at)) }.store(value.to_le(), Ordering::Relaxed);
         }
         if let Some(logged) = self.logged {
             self.memory.wrote(logged.saturating_add(2 * word as u64), 8);

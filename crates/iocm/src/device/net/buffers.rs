@@ -41,24 +41,24 @@ impl Buffers {
     }
 
     /// Delivers packets that each fit in one buffer: the first of `packets`, up to one that does not fit or finds no
-    /// buffer. Returns their number.
+    /// buffer. Returns their number and their bytes.
     #[inline]
     pub(crate) fn deliver_small<'a>(
         &mut self,
         queue: &mut Virtqueue,
         count: usize,
         packets: impl Iterator<Item = ([u8; SIZE], &'a [u8])>,
-    ) -> usize {
+    ) -> (usize, u64) {
+        self.chain(TOGETHER - 1);
         let mut taken = 0;
-        while taken < count.min(TOGETHER) {
-            let chain = self.chain(taken);
+        for chain in &mut self.chains[..count.min(TOGETHER)] {
             if !queue.pop(chain) {
                 break;
             }
             chain.prefetch(64);
             taken += 1;
         }
-        let mut given = 0;
+        let (mut given, mut bytes) = (0, 0);
         for ((header, frame), chain) in packets.zip(&self.chains[..taken]) {
             let needs = (self.header + frame.len()) as u64;
             if chain.bytes(Side::Writable) < needs {
@@ -67,9 +67,10 @@ impl Buffers {
             fill_one(queue, chain, &header[..self.header], frame);
             queue.give(chain.id, needs as u32);
             given += 1;
+            bytes += frame.len() as u64;
         }
         self.chains[given..taken].iter().rev().for_each(|chain| queue.put_back(chain.id));
-        given
+        (given, bytes)
     }
 
     /// Delivers a packet with its header.

@@ -70,12 +70,8 @@ impl Receive {
         let Some(batch) = self.batch.as_ref().filter(|batch| batch.len() > self.next) else { return (0, 0) };
         let count = (batch.len() - self.next).min(most as usize);
         let packets = (self.next..self.next + count).map_while(|index| batch.get(index));
-        let mut bytes = 0;
         let packets = packets.map(|(header, frame)| (header.bytes(), frame));
-        let given = self.buffers.deliver_small(queue, count, packets);
-        for index in self.next..self.next + given {
-            bytes += batch.get(index).map_or(0, |(_, frame)| frame.len() as u64);
-        }
+        let (given, bytes) = self.buffers.deliver_small(queue, count, packets);
         self.next += given;
         (given as u32, bytes)
     }

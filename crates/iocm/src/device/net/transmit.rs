@@ -132,7 +132,7 @@ impl Handler for Transmit {
         let mut chains = std::mem::take(&mut self.chains);
         let (mut done, mut bytes) = (0, 0);
         let budget = budget as usize;
-        let (mut taken, mut sent) = (0, 0);
+        let (mut taken, mut sent, mut is_dry) = (0, 0, false);
         while taken < budget.min(ahead) && take(queue, &mut chains[taken], reads) > 0 {
             taken += 1;
         }
@@ -155,8 +155,11 @@ impl Handler for Transmit {
                 self.device.sent.take(1, chain.bytes(Side::Readable));
                 work.throttled_ns = self.device.sent.wait(now_ns);
             }
-            if taken < budget && work.throttled_ns.is_none() {
-                taken += take(queue, &mut chains[taken % AHEAD], reads);
+            // A ring that was empty is looked at again when all is sent: the driver's CPU writes where its index is.
+            if taken < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
+                let more = take(queue, &mut chains[taken % AHEAD], reads);
+                is_dry = more == 0;
+                taken += more;
             }
         }
         work.requests = sent as u32;

@@ -2,6 +2,7 @@
 
 use crate::device::net::header::NetHeader;
 use crate::memory::Part;
+use crate::ring::{Chain, Side};
 
 /// A packet in a batch.
 #[derive(Debug, Clone, Copy)]
@@ -70,18 +71,21 @@ impl Batch {
     pub(super) fn begin<const FIRST: usize>(
         &mut self,
         first: &[u8; FIRST],
-        parts: impl Iterator<Item = Part>,
+        chain: &Chain,
+        skip: u64,
+        size: usize,
     ) -> &mut [u8] {
         let start = self.bytes.len();
-        for part in parts {
-            let size = part.size as usize;
-            self.bytes.reserve(size);
-            let room = self.bytes.spare_capacity_mut();
-            // SAFETY: the part is mapped guest memory of as many bytes, and as many were reserved; the guest's memory is
-            // none that this process allocates.
-            unsafe { std::ptr::copy_nonoverlapping(part.pointer, room.as_mut_ptr().cast(), size) };
-            // SAFETY: the bytes were just written.
-            unsafe { self.bytes.set_len(self.bytes.len() + size) };
+        match chain.parts(Side::Readable) {
+            // The usual case: one piece.
+            [part] if u64::from(part.size) == skip + size as u64 => {
+                self.copy(Part {
+                    pointer: part.pointer.wrapping_add(skip as usize),
+                    size: size as u32,
+                    ..*part
+                });
+            }
+            _ => chain.pieces(Side::Readable, skip, size as u64).for_each(|part| self.copy(part)),
         }
         let whole = &mut self.bytes[start..];
         match whole.first_chunk_mut() {
@@ -89,6 +93,18 @@ impl Batch {
             None => whole.copy_from_slice(&first[..whole.len()]),
         }
         whole
+    }
+
+    #[inline]
+    fn copy(&mut self, part: Part) {
+        let size = part.size as usize;
+        self.bytes.reserve(size);
+        let room = self.bytes.spare_capacity_mut();
+        // SAFETY: the part is mapped guest memory of as many bytes, and as many were reserved; the guest's memory is none
+        // that this process allocates.
+        unsafe { std::ptr::copy_nonoverlapping(part.pointer, room.as_mut_ptr().cast(), size) };
+        // SAFETY: the bytes were just written.
+        unsafe { self.bytes.set_len(self.bytes.len() + size) };
     }
 
     /// Ends the packet that starts at byte `start`.

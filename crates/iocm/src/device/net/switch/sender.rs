@@ -9,7 +9,7 @@ use crate::device::net::offload::Offloads;
 use crate::device::net::packet::Address;
 use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
 use crate::device::net::segmentation::{cut, make_checksum};
-use crate::ring::{Chain, Side};
+use crate::ring::Chain;
 use std::sync::Arc;
 
 /// The result of sending a valid packet.
@@ -127,10 +127,10 @@ impl Sender {
             self.filled.push((index, pair));
         }
         let start = batch.bytes();
-        let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
+        let whole = batch.begin(&first, chain, skip, size);
         let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated);
         match checked {
-            Ok(header) if header == NetHeader::NOTHING || backlog.offloads().takes(&header, whole) => {
+            Ok(header) if header.checksum.is_none() || backlog.offloads().takes(&header, whole) => {
                 batch.end(start, header);
             }
             Ok(header) => {
@@ -215,7 +215,7 @@ impl Sender {
         first: &[u8; ETHERNET],
     ) -> Result<Forwarded, Malformed> {
         self.scratch.clear();
-        let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
+        let whole = self.scratch.begin(first, chain, skip, size);
         let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)?;
         Ok(self.flood_checked(&header))
     }
