@@ -65,7 +65,11 @@ impl Chain {
     #[inline]
     #[must_use]
     pub fn bytes(&self, side: Side) -> u64 {
-        self.parts(side).iter().map(|part| u64::from(part.size)).sum()
+        match self.parts(side) {
+            // The usual case: one piece.
+            [part] => u64::from(part.size),
+            parts => parts.iter().map(|part| u64::from(part.size)).sum(),
+        }
     }
 
     /// Copies device-readable bytes from byte `skip` on to `to`. Returns their number.

@@ -172,7 +172,7 @@ impl Buffers {
 }
 
 /// Fills a buffer that is large enough.
-#[inline]
+#[inline(always)]
 fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
         // The usual case: one descriptor.

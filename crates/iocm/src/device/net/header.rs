@@ -99,10 +99,17 @@ impl NetHeader {
     ) -> Result<Self, Malformed> {
         let [flags, kind, ..] = bytes;
         // Nearly all small packets.
-        if flags & NEEDS_CHECKSUM == 0 && kind == 0 {
+        if Self::asks_for_nothing([flags, kind]) {
             return Ok(Self::NOTHING);
         }
         Self::check_work(bytes, head, size, negotiated)
+    }
+
+    /// Tests whether the header with these flags and this type of segmentation is [`Self::NOTHING`].
+    #[inline]
+    #[must_use]
+    pub const fn asks_for_nothing([flags, kind]: [u8; 2]) -> bool {
+        flags & NEEDS_CHECKSUM == 0 && kind == 0
     }
 
     fn check_work(

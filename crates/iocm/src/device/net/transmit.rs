@@ -44,6 +44,17 @@ enum Transmitted {
     TooLarge,
 }
 
+impl Transmitted {
+    /// Of a packet of this size to a switch.
+    const fn of(sent: Forwarded, size: u64) -> Self {
+        match sent {
+            Forwarded::Sent => Self::Sent(size),
+            Forwarded::Filtered => Self::Filtered,
+            Forwarded::NoRoom => Self::NoRoom,
+        }
+    }
+}
+
 impl Transmit {
     pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, negotiated: Offloads) -> Self {
         let chains = (0..AHEAD).map(|_| Chain::default()).collect();
@@ -53,6 +64,17 @@ impl Transmit {
     /// Sends the packet in a buffer.
     #[inline]
     fn send(&mut self, chain: &Chain, now: u64) -> Result<Transmitted, Malformed> {
+        if let (Target::Switch(sender), [part]) = (&mut self.target, chain.parts(Side::Readable))
+            && let Some(sent) =
+                sender.send_usual(part, self.header, self.device.largest().min(LARGEST as u64), now)
+        {
+            return Ok(Transmitted::of(sent, u64::from(part.size) - self.header));
+        }
+        self.send_any(chain, now)
+    }
+
+    /// Does the same as [`Self::send`] for packets that are not the usual ones.
+    fn send_any(&mut self, chain: &Chain, now: u64) -> Result<Transmitted, Malformed> {
         let all = chain.bytes(Side::Readable);
         let size = all.saturating_sub(self.header);
         if size < ETHERNET as u64 {
@@ -69,11 +91,7 @@ impl Transmit {
         match &mut self.target {
             Target::Switch(sender) => {
                 let sent = sender.send(chain, self.header, size as usize, bytes, self.negotiated, now)?;
-                Ok(match sent {
-                    Forwarded::Sent => Transmitted::Sent(size),
-                    Forwarded::Filtered => Transmitted::Filtered,
-                    Forwarded::NoRoom => Transmitted::NoRoom,
-                })
+                Ok(Transmitted::of(sent, size))
             }
             target => {
                 let mut head = [0; HEAD];

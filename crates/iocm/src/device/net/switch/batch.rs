@@ -95,6 +95,17 @@ impl Batch {
         whole
     }
 
+    /// Adds a guest's packet that needs no offload, and whose first bytes were copied and checked before.
+    #[inline]
+    pub(super) fn add_plain<const FIRST: usize>(&mut self, first: &[u8; FIRST], part: Part) {
+        let start = self.bytes.len();
+        self.copy(part);
+        if let Some(copied) = self.bytes[start..].first_chunk_mut() {
+            *copied = *first;
+        }
+        self.end(start, NetHeader::NOTHING);
+    }
+
     #[inline]
     fn copy(&mut self, part: Part) {
         let size = part.size as usize;

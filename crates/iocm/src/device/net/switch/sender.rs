@@ -9,6 +9,7 @@ use crate::device::net::offload::Offloads;
 use crate::device::net::packet::Address;
 use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
 use crate::device::net::segmentation::{cut, make_checksum};
+use crate::memory::Part;
 use crate::ring::Chain;
 use std::sync::Arc;
 
@@ -35,13 +36,38 @@ pub struct Sender {
     ports_by_address: LookupCache,
     learnt: LookupCache,
     /// The addresses of the last packet of this turn, and where it goes.
-    run: Option<((u64, u32), Option<u32>)>,
-    /// The batches for each receive queue of each port.
-    outbox: Vec<Vec<Batch>>,
-    /// The batches that are not empty.
-    filled: Vec<(usize, usize)>,
+    run: Option<([u8; 12], Option<u32>)>,
+    outbox: Outbox,
     /// A packet that goes to several ports.
     scratch: Batch,
+}
+
+/// Packets that are not delivered yet.
+#[derive(Debug, Default)]
+struct Outbox {
+    /// The batches for each receive queue of each port.
+    batches: Vec<Vec<Batch>>,
+    /// The batches that are not empty.
+    filled: Vec<(usize, usize)>,
+}
+
+impl Outbox {
+    /// The batch for a receive queue; or what becomes of a packet that the queue does not take.
+    #[inline]
+    fn place(&mut self, backlog: &PortBacklog, index: usize, pair: usize) -> Result<&mut Batch, Forwarded> {
+        if !backlog.is_open() {
+            return Err(Forwarded::Filtered);
+        }
+        let batch = &mut self.batches[index][pair];
+        if !backlog.has_room(batch) {
+            backlog.drop_one();
+            return Err(Forwarded::NoRoom);
+        }
+        if batch.is_empty() {
+            self.filled.push((index, pair));
+        }
+        Ok(batch)
+    }
 }
 
 /// Instead of a port: the packet is flooded.
@@ -58,8 +84,7 @@ impl Sender {
             ports_by_address: LookupCache::new(),
             learnt: LookupCache::new(),
             run: None,
-            outbox: Vec::new(),
-            filled: Vec::new(),
+            outbox: Outbox::default(),
             scratch: Batch::default(),
         }
     }
@@ -80,7 +105,7 @@ impl Sender {
         let ports = self.port.switch.ports();
         if !Arc::ptr_eq(&ports, &self.ports) {
             let batches = |port: &Plugged| port.backlogs.iter().map(|_| Batch::default()).collect();
-            self.outbox = ports.iter().map(batches).collect();
+            self.outbox.batches = ports.iter().map(batches).collect();
             self.ports = ports;
         }
     }
@@ -114,18 +139,11 @@ impl Sender {
                 choose(backlogs, &head[..count])
             }
         };
-        let backlog = &backlogs[pair];
-        if !backlog.is_open() {
-            return Ok(Forwarded::Filtered);
-        }
-        let batch = &mut self.outbox[index][pair];
-        if !backlog.has_room(batch) {
-            backlog.drop_one();
-            return Ok(Forwarded::NoRoom);
-        }
-        if batch.is_empty() {
-            self.filled.push((index, pair));
-        }
+        let backlog = &*backlogs[pair];
+        let batch = match self.outbox.place(backlog, index, pair) {
+            Ok(batch) => batch,
+            Err(dropped) => return Ok(dropped),
+        };
         let start = batch.bytes();
         let whole = batch.begin(&first, chain, skip, size);
         let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated);
@@ -148,17 +166,46 @@ impl Sender {
         Ok(Forwarded::Sent)
     }
 
+    /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a known receiver with one
+    /// queue. `None` for others, of which nothing is said yet.
+    #[inline]
+    pub fn send_usual(&mut self, part: &Part, skip: u64, largest: u64, now: u64) -> Option<Forwarded> {
+        let size = u64::from(part.size).checked_sub(skip)?;
+        if size < ETHERNET as u64 || size > largest {
+            return None;
+        }
+        let packet = part.pointer.wrapping_add(skip as usize);
+        // SAFETY: the piece is mapped guest memory of the header and an Ethernet header at least.
+        let header = unsafe { part.pointer.cast::<[u8; 2]>().read_unaligned() };
+        // SAFETY: as before.
+        let first = unsafe { packet.cast::<[u8; ETHERNET]>().read_unaligned() };
+        if !NetHeader::asks_for_nothing(header) {
+            return None;
+        }
+        let index = match self.route_of_run(&first, now) {
+            Some(index) => index as usize,
+            None => return Some(Forwarded::Filtered),
+        };
+        let [backlog] = &self.ports.get(index)?.backlogs[..] else { return None };
+        match self.outbox.place(backlog, index, 0) {
+            Ok(batch) => {
+                batch
+                    .add_plain(&first, Part { pointer: packet, guest: part.guest + skip, size: size as u32 });
+                Some(Forwarded::Sent)
+            }
+            Err(dropped) => Some(dropped),
+        }
+    }
+
     /// Does the same as [`Self::route`], with one look-up for a run of packets between two addresses.
     #[inline]
     fn route_of_run(&mut self, first: &[u8; ETHERNET], now: u64) -> Option<u32> {
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *first;
-        let addresses =
-            (u64::from_le_bytes([d0, d1, d2, d3, d4, d5, s0, s1]), u32::from_le_bytes([s2, s3, s4, s5]));
-        match self.run {
-            Some((of_run, index)) if of_run == addresses => index,
+        let addresses = first.first_chunk()?;
+        match &self.run {
+            Some((of_run, index)) if of_run == addresses => *index,
             _ => {
                 let index = self.route(first, now);
-                self.run = Some((addresses, index));
+                self.run = Some((*addresses, index));
                 index
             }
         }
@@ -229,18 +276,14 @@ impl Sender {
                 continue;
             }
             let pair = choose(&port.backlogs, &self.scratch.from(0)[..head]);
-            let (backlog, batch) = (&port.backlogs[pair], &mut self.outbox[index][pair]);
-            if !backlog.is_open() {
-                continue;
-            }
-            if !backlog.has_room(batch) {
-                backlog.drop_one();
-                verdict = if verdict == Forwarded::Filtered { Forwarded::NoRoom } else { verdict };
-                continue;
-            }
-            if batch.is_empty() {
-                self.filled.push((index, pair));
-            }
+            let backlog = &*port.backlogs[pair];
+            let batch = match self.outbox.place(backlog, index, pair) {
+                Ok(batch) => batch,
+                Err(dropped) => {
+                    verdict = if verdict == Forwarded::Filtered { dropped } else { verdict };
+                    continue;
+                }
+            };
             let frame = self.scratch.from(0);
             match backlog.offloads().takes(header, frame) {
                 true => batch.add(*header, frame, &[]),
@@ -273,8 +316,8 @@ impl Sender {
     /// Delivers all batches.
     #[inline]
     pub fn flush(&mut self) {
-        for (index, pair) in self.filled.drain(..) {
-            let batch = &mut self.outbox[index][pair];
+        for (index, pair) in self.outbox.filled.drain(..) {
+            let batch = &mut self.outbox.batches[index][pair];
             // The only packet of a batch may have been dropped.
             if !batch.is_empty() {
                 let full = std::mem::take(batch);
