@@ -171,7 +171,12 @@ impl Fingerprint {
 
     fn leaves(&self) -> BTreeMap<String, String> {
         let mut leaves = BTreeMap::new();
-        let compared = Self { missing: Vec::new(), ..self.clone() };
+        let mut compared = Self { missing: Vec::new(), ..self.clone() };
+        // The TSC's name until the kernel has refined its frequency, about a second after the boot
+        // (arch/x86/kernel/tsc.c).
+        if compared.clocksource.as_deref() == Some("tsc-early") {
+            compared.clocksource = Some("tsc".to_owned());
+        }
         // Strings, numbers and maps with string keys always serialize.
         collect(String::new(), &serde_json::to_value(compared).unwrap_or_default(), &mut leaves);
         leaves

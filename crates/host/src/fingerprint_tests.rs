@@ -126,6 +126,15 @@ fn differences_name_the_field() {
 }
 
 #[test]
+fn the_tsc_is_the_same_clock_before_its_frequency_is_refined() {
+    let root = host(EPYC);
+    let late = Fingerprint::read(root.path()).unwrap();
+    let of = |clock: &str| Fingerprint { clocksource: Some(clock.to_owned()), ..late.clone() };
+    assert!(of("tsc-early").differences(&late).is_empty());
+    assert_eq!(of("hpet").differences(&late).len(), 1);
+}
+
+#[test]
 fn json_reads_back() {
     let root = host(EPYC);
     let print = Fingerprint::read(root.path()).unwrap();
