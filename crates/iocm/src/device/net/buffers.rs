@@ -172,6 +172,7 @@ impl Buffers {
 }
 
 /// Fills a buffer that is large enough.
+// The compiler does not inline it by itself, which takes 50 instructions more for a packet.
 #[inline(always)]
 fn fill_one(queue: &Virtqueue, chain: &Chain, header: &[u8], frame: &[u8]) {
     match chain.parts(Side::Writable) {
