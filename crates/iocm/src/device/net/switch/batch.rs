@@ -2,7 +2,6 @@
 
 use crate::device::net::header::NetHeader;
 use crate::memory::Part;
-use crate::ring::{Chain, Side};
 
 /// A packet in a batch.
 #[derive(Debug, Clone, Copy)]
@@ -71,22 +70,10 @@ impl Batch {
     pub(super) fn begin<const FIRST: usize>(
         &mut self,
         first: &[u8; FIRST],
-        chain: &Chain,
-        skip: u64,
-        size: usize,
+        parts: impl Iterator<Item = Part>,
     ) -> &mut [u8] {
         let start = self.bytes.len();
-        match chain.parts(Side::Readable) {
-            // The usual case: one piece.
-            [part] if u64::from(part.size) == skip + size as u64 => {
-                self.copy(Part {
-                    pointer: part.pointer.wrapping_add(skip as usize),
-                    size: size as u32,
-                    ..*part
-                });
-            }
-            _ => chain.pieces(Side::Readable, skip, size as u64).for_each(|part| self.copy(part)),
-        }
+        parts.for_each(|part| self.copy(part));
         let whole = &mut self.bytes[start..];
         match whole.first_chunk_mut() {
             Some(whole) => *whole = *first,

@@ -10,7 +10,7 @@ use crate::device::net::packet::Address;
 use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
 use crate::device::net::segmentation::{cut, make_checksum};
 use crate::memory::Part;
-use crate::ring::Chain;
+use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
 /// The result of sending a valid packet.
@@ -145,7 +145,7 @@ impl Sender {
             Err(dropped) => return Ok(dropped),
         };
         let start = batch.bytes();
-        let whole = batch.begin(&first, chain, skip, size);
+        let whole = batch.begin(&first, chain.pieces(Side::Readable, skip, size as u64));
         let checked = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated);
         match checked {
             Ok(header) if header.checksum.is_none() || backlog.offloads().takes(&header, whole) => {
@@ -262,7 +262,7 @@ impl Sender {
         first: &[u8; ETHERNET],
     ) -> Result<Forwarded, Malformed> {
         self.scratch.clear();
-        let whole = self.scratch.begin(first, chain, skip, size);
+        let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
         let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)?;
         Ok(self.flood_checked(&header))
     }
