@@ -63,8 +63,9 @@ seeds: build ## Measure the published figures that exitless knows in labs (about
 bench: setup ## Run the benchmarks, including the boot times of the emulated hosts
 	EXITLESS_BENCH_LABS=1 cargo bench --workspace --locked --benches
 
-instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (valgrind is needed)
-	cargo bench --locked --profile instructions --package iocm --bench instructions
+instructions: setup ## Count the instructions of an I/O request, and compare them with the kept figures (KEEP=update: keep them)
+	cargo bench --locked --profile checked --config crates/iocm/benches/instructions/profile.toml --package iocm \
+	    --bench instructions -- $(KEEP)
 
 docs: setup ## Build the crates' documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --profile checked

@@ -1,12 +1,11 @@
 //! The instructions of a request, against the figures that are kept in `instructions/kept.toml`.
 //!
-//! `make instructions`, which is `cargo bench --profile instructions -p iocm --bench instructions [-- update]`; `update` keeps
-//! what was counted.
+//! `make instructions` compares them; with `KEEP=update` it keeps what was counted.
 //! Valgrind's callgrind counts, so that neither a busy machine nor a virtual one without performance counters matters: the
 //! same program gives the same figure. One thread is driver, device and worker by turns, and only the worker's or the
 //! device's part is counted, without the kernel's.
 //!
-//! A figure depends on the compiler, on the profile (release with one codegen unit: see Cargo.toml), on glibc, which is linked
+//! A figure depends on the compiler, on the profile (one codegen unit: see `instructions/profile.toml`), on glibc, which is linked
 //! statically, and hardly on valgrind. It does not depend on the CPU: glibc would choose its memcpy(3) by it, and is told to
 //! take the one of every x86-64. The compiler is not pinned, because people build with what they have; another one than that of
 //! the kept figures may move them by more than the bound, and gets a wider one. A toolchain of CI that is newer is a reason to
@@ -174,7 +173,7 @@ fn kept() -> PathBuf {
 }
 
 /// The command that keeps new figures.
-const UPDATE: &str = "cargo bench --profile instructions -p iocm --bench instructions -- update";
+const UPDATE: &str = "make instructions KEEP=update";
 
 fn keep(compiler: &str, counted: &BTreeMap<String, f64>) -> Outcome<()> {
     let mut text = format!(
