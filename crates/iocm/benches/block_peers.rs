@@ -3,26 +3,30 @@
 //!
 //! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves] [PART]...`; `moves` measures moving queues alone, and a
 //! PART of the titles of loads or of the names of peers leaves out the others. `IOCM_BENCH_OLD` names an older build of
-//! this program, which is then a peer too. The back-end runs on CPU 0 and the front-ends on CPU 1, so that no scheduler
-//! decides what is measured. CPU time is that of the whole back-end process. Latencies count from the
-//! moment at which a request was due, so that a stall delays all requests after it. At the end the medians over the
-//! rounds are compared with the aims of the daemon.
+//! this program, which is then a peer too, and `IOCM_BENCH_STORAGE_DAEMON` another `qemu-storage-daemon`. The back-end
+//! runs on CPU 0 and the front-ends on CPU 1, so that no scheduler decides what is measured. CPU time is that of the whole
+//! back-end process. Latencies count from the moment at which a request was due, so that a stall delays all requests after
+//! it. At the end the medians over the rounds are compared with the aims of the daemon.
 
 mod common;
 
 mod block_peers {
     pub(crate) mod aims;
     pub(crate) mod front_end;
+    pub(crate) mod load;
     pub(crate) mod moves;
+    pub(crate) mod wake_up;
 }
 
 use block_peers::front_end::drive;
+use block_peers::load::Load;
 use common::{busy, cpu, run_on};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +35,8 @@ use std::time::{Duration, Instant};
 const SERVE: &str = "IOCM_BENCH_SERVE";
 /// Names an older build of this program.
 const OLD: &str = "IOCM_BENCH_OLD";
+/// Names a `qemu-storage-daemon` other than the first of `PATH`.
+const STORAGE_DAEMON: &str = "IOCM_BENCH_STORAGE_DAEMON";
 /// The duration of each load.
 pub(crate) const SECONDS: u64 = 2;
 
@@ -46,18 +52,29 @@ fn main() -> Outcome<()> {
     }
     let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
-    let images = tempfile::Builder::new().prefix("exitless-bench-").tempdir_in("/dev/shm")?;
+    let folder_in = |place: &Path| tempfile::Builder::new().prefix("exitless-bench-").tempdir_in(place);
+    let memory = folder_in(Path::new("/dev/shm"))?;
+    // Where this program is, there is a disk.
+    let disk = folder_in(std::env::current_exe()?.parent().ok_or("a program without a folder")?)?;
+    let images = |of| if of == Disk::Direct { disk.path() } else { memory.path() };
     if std::env::args().any(|argument| argument == "moves") {
-        return moves(directory.path(), images.path());
+        return moves(directory.path(), memory.path());
     }
     let mut peers =
         vec![Peer::Shared, Peer::Old, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
     if std::env::var_os(OLD).is_none() {
         peers.retain(|peer| *peer != Peer::Old);
     }
-    if !is_there("qemu-storage-daemon") {
-        println!("not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)");
-        peers.retain(|peer| !peer.is_foreign());
+    match Command::new(storage_daemon()).arg("--version").output() {
+        Ok(said) if said.status.success() => {
+            println!("{}", String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default());
+        }
+        _ => {
+            println!(
+                "not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)"
+            );
+            peers.retain(|peer| !peer.is_foreign());
+        }
     }
     let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
     let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
@@ -65,18 +82,10 @@ fn main() -> Outcome<()> {
     if peers.iter().any(|peer| chosen(peer.name())) {
         peers.retain(|peer| chosen(peer.name()));
     }
+    let cost = block_peers::wake_up::wake_up()?;
+    println!("{cost:.2} us of CPU for a thread that is woken every 80 us and does nothing");
     let mut results = Vec::new();
-    let loads = [
-        Load { devices: 1, depth: 32, rate: 40000.0 },
-        Load { devices: 8, depth: 32, rate: 5000.0 },
-        Load { devices: 16, depth: 32, rate: 2500.0 },
-        Load { devices: 64, depth: 8, rate: 625.0 },
-        Load { devices: 1, depth: 1, rate: 0.0 },
-        Load { devices: 1, depth: 32, rate: 0.0 },
-        Load { devices: 8, depth: 32, rate: 0.0 },
-    ];
-    let all =
-        [Disk::Null, Disk::File].into_iter().flat_map(|disk| loads.iter().map(move |load| (disk, load)));
+    let all = Load::all().into_iter();
     let (some, others): (Vec<_>, Vec<_>) = all.partition(|(disk, load)| chosen(&load.title(*disk)));
     let is_whole = some.is_empty();
     for (disk, load) in if is_whole { others } else { some } {
@@ -86,15 +95,17 @@ fn main() -> Outcome<()> {
             "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
         );
         for round in 0..rounds {
+            // Each comes before the others as often as after them: disks and machines change their speed.
+            peers.reverse();
             for &peer in &peers {
-                let seen = measure(peer, disk, load, directory.path(), images.path())?;
+                let seen = measure(peer, disk, load, directory.path(), images(disk))?;
                 println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
-                results.push(Measured { peer, disk, load: *load, seen });
+                results.push(Measured { peer, disk, load, seen });
             }
         }
     }
     block_peers::aims::print(&results);
-    if is_whole { moves(directory.path(), images.path()) } else { Ok(()) }
+    if is_whole { moves(directory.path(), memory.path()) } else { Ok(()) }
 }
 
 fn moves(directory: &Path, images: &Path) -> Outcome<()> {
@@ -118,6 +129,8 @@ pub(crate) enum Disk {
     Null,
     /// A file in memory.
     File,
+    /// A file on a disk, past the host's page cache.
+    Direct,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,26 +141,6 @@ pub(crate) enum Peer {
     PerDevice,
     StorageDaemonShared,
     StorageDaemonEach,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Load {
-    devices: usize,
-    depth: usize,
-    /// Requests a second and device; 0 for as many as there can be.
-    rate: f64,
-}
-
-impl Load {
-    pub(crate) fn title(&self, disk: Disk) -> String {
-        let disk = if disk == Disk::Null { "null" } else { "file in memory" };
-        let pace = match self.rate {
-            0.0 => format!("closed loop at depth {}", self.depth),
-            rate => format!("{rate} I/O a second each"),
-        };
-        let devices = if self.devices == 1 { "device" } else { "devices" };
-        format!("{disk}: {} {devices}, {pace}, 4 KiB reads", self.devices)
-    }
 }
 
 impl Peer {
@@ -170,12 +163,15 @@ impl Peer {
         let image = |number: usize| -> Outcome<PathBuf> {
             let path = images.join(number.to_string());
             if !path.exists() {
-                std::fs::write(&path, vec![1; 16 << 20])?;
+                let mut file = File::create(&path)?;
+                file.write_all(&vec![1; 16 << 20])?;
+                // Or it is written to the disk while that is measured.
+                file.sync_all()?;
             }
             Ok(path)
         };
         let mut command = if self.is_foreign() {
-            let mut command = Command::new("qemu-storage-daemon");
+            let mut command = Command::new(storage_daemon());
             let threads = if self == Self::StorageDaemonShared { 1 } else { devices };
             for number in 0..threads {
                 command.arg("--object").arg(format!("iothread,id=io{number}"));
@@ -183,9 +179,13 @@ impl Peer {
             for number in 0..devices {
                 let node = match disk {
                     Disk::Null => format!("null-co,node-name=n{number},size=1073741824,read-zeroes=off"),
-                    Disk::File => {
-                        let path = image(number)?;
-                        format!("file,node-name=n{number},filename={},aio=io_uring", path.display())
+                    Disk::File | Disk::Direct => {
+                        let (path, direct) =
+                            (image(number)?, if disk == Disk::Direct { "on" } else { "off" });
+                        format!(
+                            "file,node-name=n{number},filename={},aio=io_uring,cache.direct={direct}",
+                            path.display()
+                        )
                     }
                 };
                 command.arg("--blockdev").arg(node).arg("--export").arg(format!(
@@ -202,8 +202,8 @@ impl Peer {
             for number in 0..devices {
                 let socket = socket(number);
                 write!(text, "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")?;
-                if disk == Disk::File {
-                    writeln!(text, "path = {:?}", image(number)?)?;
+                if disk != Disk::Null {
+                    writeln!(text, "path = {:?}\ndirect = {}", image(number)?, disk == Disk::Direct)?;
                 }
             }
             let config = directory.join("config.toml");
@@ -238,8 +238,8 @@ fn serve(config: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn is_there(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+fn storage_daemon() -> PathBuf {
+    std::env::var_os(STORAGE_DAEMON).map_or_else(|| "qemu-storage-daemon".into(), PathBuf::from)
 }
 
 #[derive(Debug)]
@@ -263,7 +263,7 @@ impl std::fmt::Display for Seen {
     }
 }
 
-fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path) -> Outcome<Seen> {
+fn measure(peer: Peer, disk: Disk, load: Load, directory: &Path, images: &Path) -> Outcome<Seen> {
     for number in 0..load.devices {
         let _ = std::fs::remove_file(directory.join(format!("s{number}")));
     }
@@ -272,8 +272,8 @@ fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path)
     let drivers: Vec<_> = (0..load.devices)
         .map(|number| {
             let socket = directory.join(format!("s{number}"));
-            let (depth, rate) = (load.depth, load.rate);
-            std::thread::spawn(move || drive(&socket, depth, rate).map_err(|error| error.to_string()))
+            let load = load.of_device(number);
+            std::thread::spawn(move || drive(&socket, load).map_err(|error| error.to_string()))
         })
         .collect();
     let mut latencies = Vec::new();
@@ -286,8 +286,11 @@ fn measure(peer: Peer, disk: Disk, load: &Load, directory: &Path, images: &Path)
         child.kill()?;
     }
     child.wait()?;
+    let total = latencies.iter().map(|one| one.len() as f64).sum::<f64>();
+    if load.is_busy(0) {
+        latencies.remove(0);
+    }
     let counts: Vec<f64> = latencies.iter().map(|one| one.len() as f64).collect();
-    let total: f64 = counts.iter().sum();
     let worst = |share: f64| {
         let at = |all: &mut Vec<u32>| {
             all.sort_unstable();

@@ -1,13 +1,14 @@
 //! The aims of the daemon, and the figures that it reached.
 
-use crate::{Disk, Load, Measured, Peer, Seen};
+use crate::block_peers::load::{Load, Pace};
+use crate::{Disk, Measured, Peer, Seen};
 
-const NULL_8: Load = Load { devices: 8, depth: 32, rate: 5000.0 };
-const NULL_16: Load = Load { devices: 16, depth: 32, rate: 2500.0 };
-const NULL_64: Load = Load { devices: 64, depth: 8, rate: 625.0 };
-const NULL_1: Load = Load { devices: 1, depth: 32, rate: 40000.0 };
-const CLOSED: Load = Load { devices: 1, depth: 32, rate: 0.0 };
-const CLOSED_8: Load = Load { devices: 8, depth: 32, rate: 0.0 };
+const NULL_8: Load = Load::even(8, 32, Pace::Rate(5000.0));
+const NULL_16: Load = Load::even(16, 32, Pace::Rate(2500.0));
+const NULL_64: Load = Load::even(64, 8, Pace::Rate(625.0));
+const NULL_1: Load = Load::even(1, 32, Pace::Rate(40000.0));
+const CLOSED: Load = Load::even(1, 32, Pace::Closed);
+const CLOSED_8: Load = Load::even(8, 32, Pace::Closed);
 
 /// The median over the rounds of one figure; `None` where it was not measured.
 struct Medians<'a>(&'a [Measured]);

@@ -1,12 +1,12 @@
 //! A disk's front-end by libblkio, with a load of its own.
 
+use crate::block_peers::load::{Load, Pace};
 use crate::{Outcome, SECONDS};
-use blkio::{Blkio, Completion, ReqFlags};
+use blkio::{Blkio, Completion, Errno, ReqFlags};
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-const BLOCK: usize = 4096;
 
 /// Connects as soon as the back-end listens: its socket is there a moment before.
 fn connect(socket: &Path) -> Outcome<Blkio> {
@@ -22,42 +22,65 @@ fn connect(socket: &Path) -> Outcome<Blkio> {
     }
 }
 
-/// Reads at random places; how long each request took, microseconds.
-pub(crate) fn drive(socket: &Path, depth: usize, rate: f64) -> Outcome<Vec<u32>> {
+/// Sends requests at random places; how long each took, microseconds.
+pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<Vec<u32>> {
+    let Load { depth, pace, requests, .. } = load;
+    // A timer that is late by the usual 50 us would make bursts of what is due one after another.
+    if !matches!(pace, Pace::Rate(_)) {
+        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
+    }
     let mut blkio = connect(socket)?;
-    let blocks = blkio.get_u64("capacity")? / BLOCK as u64;
+    let capacity = blkio.get_u64("capacity")?;
     let mut queue = blkio.start()?.queues.remove(0);
-    let memory = blkio.alloc_mem_region(depth * BLOCK)?;
+    let memory = blkio.alloc_mem_region(depth * requests.room())?;
     blkio.map_mem_region(&memory)?;
     let begin = Instant::now();
     let end = begin + Duration::from_secs(SECONDS);
+    // Of each place in the queue, when its request was due, or when its next one will be.
     let (mut due, mut free) = (vec![begin; depth], (0..depth).collect::<Vec<_>>());
-    let (mut latencies, mut issued, mut random) =
-        (Vec::with_capacity(1 << 20), 0_u64, 0x9e37_79b9_7f4a_7c15_u64);
+    let (mut latencies, mut issued) = (Vec::with_capacity(1 << 20), 0_u32);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut ended: Vec<MaybeUninit<Completion>> = (0..depth).map(|_| MaybeUninit::uninit()).collect();
     loop {
         let now = Instant::now();
         if now >= end {
             return Ok(latencies);
         }
+        let mut next = end;
         while let Some(&slot) = free.last() {
-            let moment = match rate {
-                0.0 => now,
-                rate => begin + Duration::from_secs_f64(issued as f64 / rate),
+            let moment = match pace {
+                Pace::Closed => now,
+                Pace::Rate(rate) => begin + Duration::from_secs_f64(f64::from(issued) / rate),
+                Pace::Bursts(count, every) => begin + every * (issued / count),
+                Pace::Think => due[slot],
             };
             if moment > now {
+                next = next.min(moment);
                 break;
             }
             (due[slot], issued) = (moment, issued + 1);
             free.pop();
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let buffer = std::ptr::with_exposed_provenance_mut(memory.addr + slot * BLOCK);
-            queue.read(random % blocks * BLOCK as u64, buffer, BLOCK, slot, ReqFlags::empty());
+            let buffer = std::ptr::with_exposed_provenance_mut(memory.addr + slot * requests.room());
+            let (bytes, reads) = requests.next(random.next());
+            let place = random.next() % (capacity / bytes as u64) * bytes as u64;
+            match reads {
+                true => queue.read(place, buffer, bytes, slot, ReqFlags::empty()),
+                false => queue.write(place, buffer, bytes, slot, ReqFlags::empty()),
+            }
         }
-        let wanted = usize::from(rate == 0.0 && free.len() < depth);
-        let count = queue.do_io(&mut ended, wanted, None, None)?;
+        let out = free.len() < depth;
+        let count = match pace {
+            Pace::Rate(_) => queue.do_io(&mut ended, 0, None, None)?,
+            // With nothing on its way there is nothing to wait for but the next moment.
+            _ if !out => {
+                std::thread::sleep(next - now);
+                0
+            }
+            _ => match queue.do_io(&mut ended, 1, Some(&mut (next - now)), None) {
+                Err(error) if error.errno() == Errno::TIME => 0,
+                count => count?,
+            },
+        };
         let now = Instant::now();
         for one in &ended[..count] {
             // SAFETY: so many were written.
@@ -66,10 +89,35 @@ pub(crate) fn drive(socket: &Path, depth: usize, rate: f64) -> Outcome<Vec<u32>>
                 return Err(format!("a request failed: {}", one.ret).into());
             }
             latencies.push(u32::try_from((now - due[one.user_data]).as_micros()).unwrap_or(u32::MAX));
+            if pace == Pace::Think {
+                due[one.user_data] = now + random.think();
+            }
             free.push(one.user_data);
         }
-        if rate > 0.0 && count == 0 {
+        if pace == Pace::Think {
+            // The one that is due first comes last.
+            free.sort_by_key(|&slot| std::cmp::Reverse(due[slot]));
+        }
+        if matches!(pace, Pace::Rate(_)) && count == 0 {
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+}
+
+/// Marsaglia's xorshift.
+struct Random(u64);
+
+impl Random {
+    const fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// From 1 us to 10 ms, each factor of ten as often.
+    fn think(&mut self) -> Duration {
+        let share = self.next() as f64 / u64::MAX as f64;
+        Duration::from_secs_f64(1e-6 * 1e4_f64.powf(share))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::Outcome;
 use crate::block_peers::front_end::drive;
+use crate::block_peers::load::{Load, Pace};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::fmt::Write as _;
@@ -18,7 +19,9 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
         "[workers]\ncount = 2\n[[device]]\nname = \"d\"\ntype = \"block\"\nsocket = {socket:?}\npath = {image:?}\n"
     );
     let daemon = Daemon::start(&Config::parse(&text)?)?;
-    let driver = std::thread::spawn(move || drive(&socket, 32, 0.0).map_err(|error| error.to_string()));
+    let driver = std::thread::spawn(move || {
+        drive(&socket, Load::even(1, 32, Pace::Closed)).map_err(|error| error.to_string())
+    });
     let endpoints = daemon.endpoints();
     let queue = &endpoints.first().and_then(|endpoint| endpoint.backend.queues.first()).ok_or("no queue")?;
     let mut pauses = Vec::new();
@@ -65,7 +68,11 @@ pub(crate) fn print_many(directory: &Path) -> Outcome<()> {
     let daemon = Daemon::start(&Config::parse(&text)?)?;
     let drivers: Vec<_> = (0..DEVICES)
         .map(socket)
-        .map(|socket| std::thread::spawn(move || drive(&socket, 8, 300.0).map_err(|error| error.to_string())))
+        .map(|socket| {
+            std::thread::spawn(move || {
+                drive(&socket, Load::even(1, 8, Pace::Rate(300.0))).map_err(|error| error.to_string())
+            })
+        })
         .collect();
     let endpoints = daemon.endpoints();
     let queues: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.backend.queues.first()).collect();
