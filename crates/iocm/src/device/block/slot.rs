@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The data of one step, bytes: as much as a queue of the usual weight may use in a turn.
 const STEP: u64 = 512 << 10;
+/// The same of a disk that moves the data itself (O_DIRECT), where each step waits for the disk anew.
+const DIRECT_STEP: u64 = 1 << 20;
 /// The size of one step of a discard or of zeroing without writing, bytes. The kernel never does that in the worker's
 /// thread.
 const RANGE_STEP: u64 = 1 << 30;
@@ -172,7 +174,9 @@ impl Slot {
 
     /// Collects the pieces of a step that the disk can use directly. `false` if there are none.
     fn gather(&mut self, alignment: u64) -> bool {
-        for part in pieces(&self.parts, self.done, STEP) {
+        // Data of any alignment goes through the page cache.
+        let most = if alignment > 1 { DIRECT_STEP } else { STEP };
+        for part in pieces(&self.parts, self.done, most) {
             let is_aligned = (part.pointer.addr() as u64).is_multiple_of(alignment)
                 && u64::from(part.size).is_multiple_of(alignment);
             if !is_aligned {
