@@ -226,7 +226,7 @@ impl Vm {
         found
     }
 
-    /// `None` if the process has ended.
+    /// `None` if the process has ended, or is ending.
     fn read(
         process: &Process,
         descriptors: Descriptors,
@@ -236,8 +236,12 @@ impl Vm {
     ) -> Option<Self> {
         let command = process.command()?;
         let start_ticks = process.start_ticks()?;
-        let arguments = process.arguments();
-        let vmm = Vmm::of(process.executable().as_deref(), &command, &arguments);
+        let (arguments, executable) = (process.arguments(), process.executable());
+        // Its memory goes first, and with it the VM's name; its descriptors go last.
+        if arguments.is_empty() && executable.is_none() {
+            return None;
+        }
+        let vmm = Vmm::of(executable.as_deref(), &command, &arguments);
         let name = name::of(vmm, &arguments);
         let named = process.threads();
         let threads: Vec<i32> = named.iter().map(|one| one.tid).collect();

@@ -85,6 +85,19 @@ fn qemu(host: &Host, pid: i32, name: &str) {
 }
 
 #[test]
+fn a_process_that_is_ending_is_no_vm_without_a_name() {
+    let host = Host::new();
+    qemu(&host, 7, "web");
+    assert_eq!(host.only().name, "web");
+    // One may overwrite its command line, but not lose its file.
+    host.write("proc/7/cmdline", "");
+    assert_eq!(host.only().name, "qemu-system-x86");
+    fs::remove_file(host.0.path().join("proc/7/exe")).unwrap();
+    let found = host.discover();
+    assert_eq!((found.vms.len(), found.unreadable), (0, 0));
+}
+
+#[test]
 fn all_that_is_to_know_of_a_qemu() {
     let host = Host::new();
     qemu(&host, 4000, "guest=web,,1,debug-threads=on");

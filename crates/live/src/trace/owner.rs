@@ -28,11 +28,11 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
         Some(owner) => (owner, process(owner)?),
         None => (pid, own),
     };
-    // The kernel's own threads have no command line.
-    // Others may be as long as their process likes.
-    files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
-    let (vm, management) = host::vms::names_of(root, pid).unwrap_or_default();
+    let (vm, management) = host::vms::names_of(root, pid)?;
     let management = Box::new(management);
+    // The kernel's own threads have no command line, nor has a process that is ending: this is read last, so that names which
+    // were read without it do not count. It may be as long as its process likes.
+    files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
     Some(Owner { pid, vm, process: own, management })
 }
 
@@ -112,6 +112,23 @@ mod tests {
         process(root.path(), 7, "other", "other");
         assert_eq!(owners.of(7, 2 * HOLDS_NS + 1).unwrap().process, "qemu-system-x86");
         assert_eq!(owners.of(7, 4 * HOLDS_NS).unwrap().process, "other");
+    }
+
+    /// A process loses its command line before its entry goes.
+    #[test]
+    fn a_process_that_ends_has_its_name_or_no_owner() {
+        use std::process::Command;
+        for _ in 0..100 {
+            let mut vmm =
+                Command::new("sh").args(["-c", "sleep 0.001", "lkvm", "--name", "web"]).spawn().unwrap();
+            let pid = vmm.id().cast_signed();
+            // It is this program until then.
+            while owner(Path::new("/"), pid).is_some_and(|owner| owner.process != "sh") {}
+            while let Some(owner) = owner(Path::new("/"), pid) {
+                assert_eq!(owner.vm.as_deref(), Some("web"));
+            }
+            assert!(vmm.wait().unwrap().success());
+        }
     }
 
     #[test]
