@@ -5,8 +5,8 @@
 //! same program gives the same figure. One thread is driver, device and worker by turns, and only the worker's or the
 //! device's part is counted, without the kernel's.
 //!
-//! A figure depends on the compiler, on the profile (one codegen unit: see `instructions/profile.toml`), on glibc, which is linked
-//! statically, and hardly on valgrind. It does not depend on the CPU: glibc would choose its memcpy(3) by it, and is told to
+//! A figure depends on the compiler, on the profile (one codegen unit: see `instructions/profile.toml`), on glibc, which is
+//! linked statically, and hardly on valgrind. It does not depend on the CPU: glibc would choose its memcpy(3) by it, and is told to
 //! take the one of every x86-64. The compiler is not pinned, because people build with what they have; another one than that of
 //! the kept figures may move them by more than the bound, and gets a wider one. A toolchain of CI that is newer is a reason to
 //! keep its figures.
