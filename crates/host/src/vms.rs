@@ -186,7 +186,7 @@ pub fn name_of(root: &Path, pid: i32) -> Option<String> {
 }
 
 /// The name of the VM of process `pid` and its names in the program that made it, from what the process shows, without a
-/// check that it has a VM. `None` if there is no such process.
+/// check that it has a VM. `None` if there is no such process, it is ending, or it is a thread of the kernel.
 #[must_use]
 pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     let root = &Root::directory(root);
@@ -196,10 +196,14 @@ pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     Some((name, management))
 }
 
-/// The VMM of a process, its arguments, and the name of the VM in them.
+/// The VMM of a process, its arguments, and the name of the VM in them. `None` as for [`names_of`].
 fn named(process: &Process) -> Option<(Vmm, Vec<String>, Option<String>)> {
-    let arguments = process.arguments();
-    let vmm = Vmm::of(process.executable().as_deref(), &process.command()?, &arguments);
+    let (arguments, executable) = (process.arguments(), process.executable());
+    // The kernel's threads have no memory. That of a process which is ending goes first, and its descriptors last.
+    if arguments.is_empty() && executable.is_none() {
+        return None;
+    }
+    let vmm = Vmm::of(executable.as_deref(), &process.command()?, &arguments);
     let name = name::of(vmm, &arguments);
     Some((vmm, arguments, name))
 }
@@ -236,13 +240,7 @@ impl Vm {
     ) -> Option<Self> {
         let command = process.command()?;
         let start_ticks = process.start_ticks()?;
-        let (arguments, executable) = (process.arguments(), process.executable());
-        // Its memory goes first, and with it the VM's name; its descriptors go last.
-        if arguments.is_empty() && executable.is_none() {
-            return None;
-        }
-        let vmm = Vmm::of(executable.as_deref(), &command, &arguments);
-        let name = name::of(vmm, &arguments);
+        let (vmm, arguments, name) = named(process)?;
         let named = process.threads();
         let threads: Vec<i32> = named.iter().map(|one| one.tid).collect();
         let directories = debugfs::of_process(directories, &threads, &descriptors.vms);

@@ -68,11 +68,10 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<Vec<u32>> {
                 false => queue.write(place, buffer, bytes, slot, ReqFlags::empty()),
             }
         }
-        let out = free.len() < depth;
         let count = match pace {
             Pace::Rate(_) => queue.do_io(&mut ended, 0, None, None)?,
             // With nothing on its way there is nothing to wait for but the next moment.
-            _ if !out => {
+            _ if free.len() == depth => {
                 std::thread::sleep(next - now);
                 0
             }

@@ -18,10 +18,9 @@ pub struct Owner {
 }
 
 /// The owner that process `pid` of the host below `root` is, or works for; `None` for the kernel's own threads
-/// and for processes that are gone.
+/// and for processes that are gone or ending.
 fn owner(root: &Path, pid: i32) -> Option<Owner> {
-    let home = |pid: i32| root.join(format!("proc/{pid}"));
-    let process = |pid: i32| std::fs::read(home(pid).join("comm")).ok().map(text);
+    let process = |pid: i32| std::fs::read(root.join(format!("proc/{pid}/comm"))).ok().map(text);
     let own = process(pid)?;
     // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner.
     let (pid, own) = match own.strip_prefix("vhost-").and_then(|owner| owner.parse().ok()) {
@@ -30,9 +29,6 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     };
     let (vm, management) = host::vms::names_of(root, pid)?;
     let management = Box::new(management);
-    // The kernel's own threads have no command line, nor has a process that is ending: this is read last, so that names which
-    // were read without it do not count. It may be as long as its process likes.
-    files::look_into(&home(pid), "cmdline", 1).ok().filter(|first| !first.is_empty())?;
     Some(Owner { pid, vm, process: own, management })
 }
 
@@ -117,17 +113,21 @@ mod tests {
     /// A process loses its command line before its entry goes.
     #[test]
     fn a_process_that_ends_has_its_name_or_no_owner() {
-        use std::process::Command;
+        use std::process::{Command, Stdio};
+        let vm = |pid| owner(Path::new("/"), pid).map(|owner| owner.vm);
+        let web = || Some("web".to_owned());
         for _ in 0..100 {
-            let mut vmm =
-                Command::new("sh").args(["-c", "sleep 0.001", "lkvm", "--name", "web"]).spawn().unwrap();
+            let mut vmm = Command::new("sh");
+            vmm.args(["-c", "read end", "lkvm", "--name", "web"]).stdin(Stdio::piped());
+            let mut vmm = vmm.spawn().unwrap();
             let pid = vmm.id().cast_signed();
             // It is this program until then.
-            while owner(Path::new("/"), pid).is_some_and(|owner| owner.process != "sh") {}
-            while let Some(owner) = owner(Path::new("/"), pid) {
-                assert_eq!(owner.vm.as_deref(), Some("web"));
+            while vm(pid) != Some(web()) {}
+            drop(vmm.stdin.take());
+            while let Some(name) = vm(pid) {
+                assert_eq!(name, web());
             }
-            assert!(vmm.wait().unwrap().success());
+            vmm.wait().unwrap();
         }
     }
 
