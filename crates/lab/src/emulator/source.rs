@@ -98,6 +98,7 @@ static BOCHS: Source = Source {
         "14-save-before-first-input",
         "15-rdrand-seed",
         "16-status-bar-by-emulated-time",
+        "17-build-compile-the-headers-of-the-cpu-once",
     ),
     added: &[],
     python: &[],
@@ -143,6 +144,7 @@ static QEMU: Source = Source {
         "27-virtio-keep-the-hosts-time-out-of-the-guests",
         "28-icount-take-short-turns-while-vcpus-interrupt-each-other",
         "29-icount-chain-the-iterations-of-a-string-instruction",
+        "30-build-precompile-osdep",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
@@ -158,5 +160,5 @@ static QEMU: Source = Source {
         Need::Library("glib-2.0", "libglib2.0-dev"),
         Need::Library("zlib", "zlib1g-dev"),
     ],
-    units: 1331,
+    units: 1335,
 };
