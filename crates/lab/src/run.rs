@@ -26,17 +26,20 @@ use crate::input::Input;
 use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
 use crate::machine::Machine;
 use crate::process::{PowerOn, Process};
+use crate::progress::{OnProgress, Progress, Step};
 use crate::recipe::key;
 use crate::request::{Finished, Happening, Put, Request, Timings};
 use crate::snapshot::{Shape, Snapshot, agent_identity};
 use crate::speed::Speed;
 use crate::terminal::Bridge;
 use crate::watch::Watch;
-use crate::xen_boot;
 use crate::xen_image::XenImage;
 
 /// The clock of a run with a seed, in nanoseconds since 1970: 2026-01-01 00:00:00 UTC.
 const SEEDED_CLOCK: u64 = 1_767_225_600_000_000_000;
+
+/// Memory of an emulated host with a disk, in MiB.
+pub(crate) const MEMORY_MIB: u64 = 2048;
 
 /// A laboratory that is ready to be powered on.
 #[derive(Debug)]
@@ -83,8 +86,12 @@ impl Laboratory<'_> {
     ///
     /// # Errors
     /// Those of [`Laboratory::run`].
-    pub fn save(&self, request: &Request) -> Result<(), Error> {
-        self.snapshot(request, &self.machine(request, None)?).map(drop)
+    pub fn save(&self, request: &Request, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        let machine = self.machine(request, None)?;
+        if !Snapshot::exists(self.cache, &self.shape(&machine)?) {
+            on_progress(Progress { step: Step::Snapshot, done: 0, total: 0 });
+        }
+        self.snapshot(request, &machine).map(drop)
     }
 
     fn start(
@@ -170,9 +177,8 @@ impl Laboratory<'_> {
             cpus: request.cpus,
             speed: Speed::of(self.lab, request.speed)?,
             memory_mib: request.memory_mib.unwrap_or(match (&self.xen, request.bare) {
-                (Some(_), _) => xen_boot::MEMORY_MIB,
                 (None, true) => 512,
-                (None, false) => 1536,
+                _ => MEMORY_MIB,
             }),
             with_disk: !request.bare,
             guest: self.guest(request)?,

@@ -91,6 +91,10 @@ impl Snapshot {
         &self.folder
     }
 
+    pub(crate) fn exists(cache: &Cache, shape: &Shape) -> bool {
+        cache.snapshots().join(shape.key()).join(SHAPE).exists()
+    }
+
     /// The snapshot of a shape; if there is none, `save` makes it in a folder. Waiting for another process
     /// that makes it ends when `stop` is set.
     ///

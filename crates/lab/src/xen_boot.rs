@@ -25,9 +25,7 @@ const QEMU_ARGUMENTS: &str = "dom0_max_vcpus=2 bootscrub=off";
 /// is zero at power-on.
 const BOCHS_ARGUMENTS: &str =
     "dom0_max_vcpus=1 mwait-idle=no max_cstate=0 no-real-mode edd=off bootscrub=off";
-/// Default memory of the complete host, in MiB.
-pub(crate) const MEMORY_MIB: u64 = 2048;
-/// The control domain's share of it, in MiB.
+/// The control domain's share of the host's memory, in MiB.
 const DOM0_MEMORY_MIB: u64 = 832;
 /// Name of the kernel in the folder of the run: QEMU treats a space as the end of a module's path.
 const KERNEL_LINK: &str = "dom0-kernel";
@@ -72,6 +70,7 @@ fn dom0_memory(memory_mib: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::MEMORY_MIB;
 
     #[test]
     fn commas_of_arguments_do_not_end_a_module() {

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use lab::{
     BUILD_EFFORT, BuiltEmulator, Cache, DEVICE_BUILD_EFFORT, DebianKernel, Device, DeviceImage, Effort,
     Emulator, Finished, Happening, Image, KERNEL_BUILD_EFFORT, KERNELS, KernelImage, LABS, Lab, Laboratory,
-    Progress, Put, Request, Step, Timings, XEN_BUILD_EFFORT, XenImage,
+    Put, Request, Timings, XEN_BUILD_EFFORT, XenImage,
 };
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ pub(crate) struct MachineArguments {
     /// [default: 50]; 125, 250, 500 or 1000 in the others [default: 125].
     #[arg(long, value_name = "MIPS")]
     speed: Option<u32>,
-    /// The memory of the emulated host in MiB [default: 1536, bare: 512, Xen: 2048].
+    /// The memory of the emulated host in MiB [default: 2048, bare: 512].
     #[arg(long, value_parser = |given: &str| within(given, MEMORY_MIB))]
     memory: Option<u64>,
     /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
@@ -271,8 +271,7 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
         xen.verify(&mut |step| progress.show(step))?;
     }
     let guest_image = super::guest::image(&mut progress, &stop)?;
-    progress.show(Progress { step: Step::Snapshot, done: 0, total: 0 });
-    laboratory.save(&Request::new([""; 0]))?;
+    laboratory.save(&Request::new([""; 0]), &mut |step| progress.show(step))?;
     drop(progress);
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
     for (package, here, proven) in image.drift().into_iter().chain(of_xen).chain(laboratory.emulator_drift())

@@ -100,8 +100,7 @@ impl Machine {
     /// The machine that the words of a target describe.
     fn of(lab: &'static Lab, words: &[String]) -> anyhow::Result<Self> {
         let command = ["exitless"].into_iter().chain(SERVE).chain(["--request", REQUEST]);
-        let request = Request { memory_mib: Some(*MEMORY_MIB.end()), ..Request::new(command) };
-        let mut machine = Self { lab, request };
+        let mut machine = Self { lab, request: Request::new(command) };
         for word in words {
             machine.set(word).map_err(|why| Usage(format!("The target says {word}: {why}")))?;
         }
@@ -265,7 +264,7 @@ mod tests {
             Machine::of(Lab::find("amd-avic").unwrap(), &words)
         };
         let plain = of(&[]).unwrap().request;
-        assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, Some(2048), 0));
+        assert_eq!((plain.cpus, plain.memory_mib, plain.switch_cycles), (2, None, 0));
         assert!(plain.kernel.is_none());
         assert_eq!(of(&["kernel=5.10"]).unwrap().request.kernel.map(|kernel| kernel.name), Some("5.10"));
         let set = of(&[
