@@ -49,7 +49,7 @@ check: setup-check fmt-check clippy ## Check format, lints, and all tests that n
 test: setup-test ## Run all tests, including those in emulated hosts
 	scripts/test
 
-soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test)
+soak: setup-test ## Run the tests in emulated hosts N times on a busy machine, and count failures (WHAT=all: every test), resumable
 	WHAT=$(WHAT) scripts/soak $(N)
 
 # Rows are kept, so that a matrix can be continued; without the folder it begins anew.
