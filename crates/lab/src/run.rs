@@ -87,11 +87,8 @@ impl Laboratory<'_> {
     /// # Errors
     /// Those of [`Laboratory::run`].
     pub fn save(&self, request: &Request, on_progress: OnProgress<'_>) -> Result<(), Error> {
-        let machine = self.machine(request, None)?;
-        if !Snapshot::exists(self.cache, &self.shape(&machine)?) {
-            on_progress(Progress { step: Step::Snapshot, done: 0, total: 0 });
-        }
-        self.snapshot(request, &machine).map(drop)
+        let mut on_boot = || on_progress(Progress { step: Step::Snapshot, done: 0, total: 0 });
+        self.snapshot(request, &self.machine(request, None)?, &mut on_boot).map(drop)
     }
 
     fn start(
@@ -115,7 +112,7 @@ impl Laboratory<'_> {
         let mut machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
         // Neither an IOMMU nor an NVMe controller can be saved.
         let boot = request.boot || !request.devices.is_empty();
-        let snapshot = if boot { None } else { self.snapshot(request, &machine)? };
+        let snapshot = if boot { None } else { self.snapshot(request, &machine, &mut || ())? };
         let folder = self.cache.run_folder()?;
         let input = Input::new(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
         machine.input = input.length();
@@ -213,13 +210,19 @@ impl Laboratory<'_> {
         })
     }
 
-    /// The snapshot for a request; `None` with an emulator that cannot save.
-    fn snapshot(&self, request: &Request, machine: &Machine<'_>) -> Result<Option<Snapshot>, Error> {
+    /// The snapshot for a request; `None` with an emulator that cannot save. `on_boot` is called if there is none yet.
+    fn snapshot(
+        &self,
+        request: &Request,
+        machine: &Machine<'_>,
+        on_boot: &mut dyn FnMut(),
+    ) -> Result<Option<Snapshot>, Error> {
         if !self.emulator.patched {
             return Ok(None);
         }
         let shape = self.shape(machine)?;
         Snapshot::find_or_make(self.cache, &shape, &self.stop, |saved| {
+            on_boot();
             let begun = Instant::now();
             let folder = self.cache.run_folder()?;
             let power_on = self.prepare_boot(request, machine, folder.path(), Some(saved))?;

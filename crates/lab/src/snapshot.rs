@@ -91,10 +91,6 @@ impl Snapshot {
         &self.folder
     }
 
-    pub(crate) fn exists(cache: &Cache, shape: &Shape) -> bool {
-        cache.snapshots().join(shape.key()).join(SHAPE).exists()
-    }
-
     /// The snapshot of a shape; if there is none, `save` makes it in a folder. Waiting for another process
     /// that makes it ends when `stop` is set.
     ///
@@ -104,7 +100,7 @@ impl Snapshot {
         cache: &Cache,
         shape: &Shape,
         stop: &AtomicBool,
-        save: impl Fn(&Path) -> Result<(), Error>,
+        mut save: impl FnMut(&Path) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let (all, key) = (cache.snapshots(), shape.key());
         fs::create_dir_all(&all).map_err(Error::file("Could not make the folder for snapshots", &all))?;
