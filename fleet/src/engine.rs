@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
@@ -38,8 +38,6 @@ const MOST_TOKENS: usize = 4_000;
 pub const STACK: usize = 32 << 20;
 /// Where the engine finds the store. It has no other place: not even local files.
 pub(crate) const STORE: &str = "fleet://store";
-/// A query is tried again so often if compaction took its files away.
-const TRIES: usize = 3;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +70,12 @@ impl Error {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Long(_) | Self::Deep(_) | Self::Query(_))
+    }
+
+    /// Tests whether a file was compacted or deleted after the look at the data set: another look has an answer.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Failed(why) if why.contains("not found") && why.contains(".parquet"))
     }
 }
 
@@ -124,13 +128,25 @@ impl std::fmt::Debug for Engine {
 /// # Errors
 /// See [`Error`].
 pub async fn answer(store: &Store, bounds: &Bounds, sql: &str) -> Result<Answer, Error> {
-    for _ in 1..TRIES {
-        match Engine::open(store, bounds.clone()).await?.answer(sql).await {
-            Err(Error::Failed(why)) if why.contains("not found") && why.contains(".parquet") => {}
+    with(store, bounds, async |engine| engine.answer(sql).await).await
+}
+
+/// Asks an engine, and another one if files were compacted away meanwhile.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn with<T>(
+    store: &Store,
+    bounds: &Bounds,
+    ask: impl AsyncFn(&Engine) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let began = Instant::now();
+    loop {
+        match ask(&Engine::open(store, bounds.clone()).await?).await {
+            Err(error) if error.is_gone() && began.elapsed() < bounds.time => {}
             answered => return answered,
         }
     }
-    Engine::open(store, bounds.clone()).await?.answer(sql).await
 }
 
 impl Engine {

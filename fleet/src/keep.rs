@@ -9,11 +9,9 @@ use serde::Serialize;
 
 use crate::read::{self, LeftOut};
 use crate::schema::{TABLES, Table};
-use crate::store::{Days, File, Store, path};
+use crate::store::{COMPACTED, Days, File, Store, path};
 use crate::write;
 
-/// Compacted files are named so, with their generation.
-const COMPACTED: &str = "compact-";
 /// Files of a day and host that have more bytes together are left as they are: they are read into memory.
 const LARGEST: u64 = 512 << 20;
 

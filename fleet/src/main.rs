@@ -320,7 +320,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
         Command::Report(arguments) => {
             let bounds = arguments.limits.bounds(report::MOST_ROWS);
             let store = Store::open(&arguments.limits.at.store, false)?;
-            let report = report::ask(&store, bounds, arguments.baseline.as_deref()).await?;
+            let report = report::ask(&store, &bounds, arguments.baseline.as_deref()).await?;
             if arguments.json {
                 serde_json::to_writer(&mut out, &report)?;
                 writeln!(out)?;

@@ -16,6 +16,8 @@ use crate::store::{Days, Error, File, Store};
 
 /// Files whose ends are read at the same time.
 const AT_ONCE: usize = 16;
+/// A table is listed again so often while its files are compacted or deleted.
+const LOOKS: usize = 100;
 
 /// A file that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -66,10 +68,28 @@ impl Ends {
 
 /// Looks at the files of a table: reads the end of each that is not in `known`, which then has those of all files.
 ///
+/// A compaction may make a file and delete those that it stands for during a listing, which then has neither. So a listing
+/// counts only if the next one lacks none of its files and has no other compacted file.
+///
 /// # Errors
-/// The store cannot be listed.
+/// The store cannot be listed, or files came and went each time.
 pub async fn files(store: &Store, table: &Table, days: &Days, known: &Ends) -> Result<Files, Error> {
-    let listed = store.files(table.name, days).await?;
+    let mut listed = store.files(table.name, days).await?;
+    for _ in 0..LOOKS {
+        let before: HashSet<Path> = listed.iter().map(|file| file.meta.location.clone()).collect();
+        let found = found(store, table, listed, known).await;
+        listed = store.files(table.name, days).await?;
+        let (same, other): (Vec<_>, Vec<_>) =
+            listed.iter().partition(|file| before.contains(&file.meta.location));
+        if same.len() == before.len() && !other.into_iter().any(File::is_compacted) {
+            return Ok(found);
+        }
+    }
+    Err(Error::Changing { table: table.name })
+}
+
+/// What the files of a listing are.
+async fn found(store: &Store, table: &Table, listed: Vec<File>, known: &Ends) -> Files {
     let before = known.take(table.name);
     let same = |meta: &ObjectMeta| {
         let (size, end) = before.get(&meta.location)?;
@@ -114,7 +134,7 @@ pub async fn files(store: &Store, table: &Table, days: &Days, known: &Ends) -> R
         let is_replaced = replaced.contains(&[file.date.as_str(), file.host.as_str(), name]);
         if is_replaced { found.replaced.push(file) } else { found.good.push(file) }
     }
-    Ok(found)
+    found
 }
 
 /// The end of a file; `None` if the file has gone.
@@ -184,3 +204,6 @@ fn fits(table: &Table, schema: &Schema) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Bounds, Engine, Error};
+use crate::engine::{self, Bounds, Engine, Error};
 use crate::output::FORMAT;
 use crate::read::LeftOut;
 use crate::store::Store;
@@ -147,17 +147,20 @@ pub const QUESTIONS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// Those of the engine; a baseline that the data set does not have.
-pub async fn ask(store: &Store, bounds: Bounds, baseline: Option<&str>) -> Result<Report, Error> {
-    let engine = Engine::open(store, bounds).await?;
+pub async fn ask(store: &Store, bounds: &Bounds, baseline: Option<&str>) -> Result<Report, Error> {
+    engine::with(store, bounds, async |engine| of(engine, baseline).await).await
+}
+
+async fn of(engine: &Engine, baseline: Option<&str>) -> Result<Report, Error> {
     let mut cut = Vec::new();
-    let counts: Vec<Counts> = rows(&engine, "counts", COUNTS, &mut cut).await?;
+    let counts: Vec<Counts> = rows(engine, "counts", COUNTS, &mut cut).await?;
     let (hosts, vms) = counts.first().map_or((0, 0), |counts| (counts.hosts, counts.vms));
-    let idle_hosts = rows(&engine, "idle_hosts", IDLE_HOSTS, &mut cut).await?;
-    let inhibited_vms = rows(&engine, "inhibited_vms", INHIBITED_VMS, &mut cut).await?;
-    let reasons = rows(&engine, "reasons", REASONS, &mut cut).await?;
-    let parameters = rows(&engine, "drift", PARAMETERS, &mut cut).await?;
+    let idle_hosts = rows(engine, "idle_hosts", IDLE_HOSTS, &mut cut).await?;
+    let inhibited_vms = rows(engine, "inhibited_vms", INHIBITED_VMS, &mut cut).await?;
+    let reasons = rows(engine, "reasons", REASONS, &mut cut).await?;
+    let parameters = rows(engine, "drift", PARAMETERS, &mut cut).await?;
     let drift = drift(&parameters, baseline)?;
-    let hours = rows(&engine, "kernels", kernels::HOURS, &mut cut).await?;
+    let hours = rows(engine, "kernels", kernels::HOURS, &mut cut).await?;
     let kernels = kernels::changes(&hours);
     Ok(Report {
         format: FORMAT,
@@ -171,7 +174,7 @@ pub async fn ask(store: &Store, bounds: Bounds, baseline: Option<&str>) -> Resul
         baseline: baseline.map(ToOwned::to_owned),
         kernels,
         cut,
-        left_out: engine.left_out,
+        left_out: engine.left_out.clone(),
     })
 }
 

@@ -20,6 +20,8 @@ use url::Url;
 const EXTENSION: &str = ".parquet";
 /// Begins the name of a file that is being written; readers leave out such names.
 const UNFINISHED: &str = ".unfinished-";
+/// Begins the name of a file that a compaction made; its generation follows.
+pub(crate) const COMPACTED: &str = "compact-";
 /// Keys of the environment that are given to an object store begin so.
 const SETTINGS: &[&str] = &["aws_", "azure_", "google_", "allow_http"];
 
@@ -33,6 +35,12 @@ pub enum Error {
         url: String,
         /// What is wrong.
         why: String,
+    },
+    /// Files came and went each time that a table was listed.
+    #[error("the files of table {table} kept changing; ask again when compactions and deletions have ended")]
+    Changing {
+        /// The table.
+        table: &'static str,
     },
     /// A local folder or file.
     #[error("{what} {path} failed", path = path.display())]
@@ -89,6 +97,11 @@ impl File {
         let [table, date, host, name] = [table, date, host, name].map(ToOwned::to_owned);
         is_file.then_some(Self { table, date, host, name, meta })
     }
+
+    /// Tests whether a compaction made it.
+    pub(crate) fn is_compacted(&self) -> bool {
+        self.name.starts_with(COMPACTED)
+    }
 }
 
 /// The path of a file below the store.
@@ -137,6 +150,12 @@ impl Store {
     #[must_use]
     pub fn in_memory() -> Self {
         Self { objects: Arc::new(object_store::memory::InMemory::new()), local: None }
+    }
+
+    /// A store of these objects.
+    #[cfg(test)]
+    pub(crate) fn of(objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects, local: None }
     }
 
     /// The files as objects, below the store's root.

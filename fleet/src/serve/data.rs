@@ -89,13 +89,15 @@ impl Data {
         if let Some(kept) = self.pages.get(page) {
             return Ok(kept.clone());
         }
-        let answer = match self.make(page).await {
-            Err(Error::Failed(why)) if why.contains("not found") && why.contains(".parquet") => {
-                self.engine = None;
-                self.look_now().await?;
-                self.make(page).await?
+        let began = Instant::now();
+        let answer = loop {
+            match self.make(page).await {
+                Err(error) if error.is_gone() && began.elapsed() < self.bounds.time => {
+                    self.engine = None;
+                    self.look_now().await?;
+                }
+                made => break made?,
             }
-            made => made?,
         };
         if self.pages.len() >= KEPT {
             self.pages.clear();
