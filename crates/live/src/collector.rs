@@ -73,8 +73,9 @@ pub struct Collector {
     uncounted: u64,
     root: PathBuf,
     vcpus: Vcpus,
-    /// Last exits of vCPUs that have ended, which were returned already: their thread and time.
-    ended: BTreeSet<(Option<u32>, u64)>,
+    /// Last exits of vCPUs that have ended, as the last call and the one before it returned them: thread and time. The programs
+    /// count such an exit themselves once another vCPU has that memory.
+    ended: [BTreeSet<(u32, u64)>; 2],
 }
 
 impl Collector {
@@ -129,7 +130,7 @@ impl Collector {
             uncounted: 0,
             root: root.to_owned(),
             vcpus,
-            ended: BTreeSet::new(),
+            ended: Default::default(),
         })
     }
 
@@ -157,7 +158,9 @@ impl Collector {
         if let Some(alive) = waiting::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
             self.add_open(&mut profile, &ended);
-            self.ended = ended.iter().map(|(exit, _)| (exit.vcpu.thread, exit.time_ns)).collect();
+            let last = ended.iter().filter_map(|(exit, _)| Some((exit.vcpu.thread?, exit.time_ns))).collect();
+            self.ended.rotate_right(1);
+            self.ended[0] = last;
         }
         Ok(self.with_events(profile))
     }
@@ -184,7 +187,8 @@ impl Collector {
     /// Adds exits whose time is not known, but for those that were given before.
     fn add_open(&self, profile: &mut Profile, open: &[(LiveExit, Vec<Access>)]) {
         for (exit, accesses) in open {
-            if self.ended.contains(&(exit.vcpu.thread, exit.time_ns)) {
+            let is_known = |thread| self.ended[0].contains(&(thread, exit.time_ns));
+            if exit.vcpu.thread.is_some_and(is_known) {
                 continue;
             }
             profile.losses.exits_at_the_end += 1;
@@ -210,7 +214,8 @@ impl Collector {
     fn handled(&mut self, epoch: u64, now_ns: u64) -> Result<Profile, Error> {
         let span = Span { first_ns: self.since_ns, last_ns: now_ns };
         let mut profile = Profile::new();
-        self.cells.read(epoch, self.since_ns, &mut profile).map_err(map_error)?;
+        let known = self.ended.iter().flatten().map(|&(thread, _)| thread).collect();
+        self.cells.read(epoch, self.since_ns, &known, &mut profile).map_err(map_error)?;
         profile.span = Some(span);
         let uncounted = self.uncounted()?;
         profile.losses.lost_exits = uncounted.saturating_sub(self.uncounted);

@@ -112,6 +112,39 @@ fn vmx_reasons_are_read_from_kvms_structures_as_its_events_say_them() {
     assert_eq!((whole(&raw), whole(&records)), (Some(0), Some(1)), "{raw}");
 }
 
+/// A VM that ends leaves its last exit without an entry. A later VM gets the memory of its vCPU: on one CPU, as a rule at once.
+#[test]
+fn an_exit_of_a_vm_that_ended_is_counted_once_and_not_ended_by_another_vm() {
+    let script = "exitless record --output rec >rec.txt 2>&1 & record=$!; \
+                  exitless stat --interval 1s --json >tables.txt & stat=$!; \
+                  until [ -s tables.txt ] && grep -q Recording rec.txt; do sleep 0.1; done; \
+                  for vm in 1 2 3; do \
+                      taskset -c 1 exitless probe --samples 60000 --blocks 1 --measure pio-user >/dev/null & vm=$!; \
+                      sleep 2.2; kill -9 $vm; wait $vm; sleep 0.7; \
+                  done; \
+                  kill $record $stat; wait $record $stat; grep '^{' tables.txt; exitless report rec --json | tr -d '\\n'";
+    let said = run(&["lab", "run", "amd-svm", "--", "sh", "-c", script]);
+    let mut tables: Vec<Value> = said.out.lines().filter(|line| line.starts_with('{')).map(table).collect();
+    let recorded = tables.pop().expect("a report");
+    let number = |table: &Value, at: &str| table.pointer(at).unwrap().as_u64().unwrap();
+    let total = |at: &str| tables.iter().map(|table| number(table, at)).sum::<u64>();
+    // Nothing takes as long as the time between two VMs.
+    let longest = |table: &Value| {
+        let rows = table["rows"].as_array().unwrap().iter();
+        rows.filter_map(|row| row["max_ns"].as_u64()).max().unwrap_or(0)
+    };
+    assert!(tables.iter().chain([&recorded]).all(|table| longest(table) < 600_000_000), "{}", said.out);
+    let untimed = |table: &Value| {
+        [number(table, "/losses/exits_without_entry"), number(table, "/losses/exits_at_the_end")]
+    };
+    let [without_entry, at_the_end] = untimed(&recorded);
+    assert_eq!(without_entry + at_the_end, 3, "{recorded:#}");
+    assert!(without_entry > 0, "no memory was used again: {recorded:#}");
+    assert_eq!(tables.iter().flat_map(untimed).sum::<u64>(), 3, "{}", said.out);
+    assert!(total("/totals/exits") > 10_000, "{}", said.out);
+    assert_eq!(total("/totals/exits"), number(&recorded, "/totals/exits"));
+}
+
 #[test]
 fn nothing_stays_in_the_kernel_when_the_collector_is_killed() {
     // The kernel's compiled programs are in the module bpf.

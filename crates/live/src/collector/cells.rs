@@ -1,5 +1,7 @@
 //! The kernel's counts, and a profile from them.
 
+use std::collections::BTreeSet;
+
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuHashMap};
 use exits::{
@@ -62,18 +64,25 @@ pub(super) struct Cells {
 
 impl Cells {
     /// Adds to `profile` what was counted in `epoch`, which no program counts in any more. `at_ns` is where
-    /// it goes in the profile's timeline.
-    pub(super) fn read(&self, epoch: u64, at_ns: u64, profile: &mut Profile) -> Result<(), MapError> {
+    /// it goes in the profile's timeline. Without the exits that have no time of the threads `known`.
+    pub(super) fn read(
+        &self,
+        epoch: u64,
+        at_ns: u64,
+        known: &BTreeSet<u32>,
+        profile: &mut Profile,
+    ) -> Result<(), MapError> {
         let turn = (epoch & 1) as u8;
+        let is_known = |key: &CellKey| key.octave == UNTIMED && known.contains(&key.thread);
         for taken in self.direct_taken.iter() {
             let (at, key) = taken?;
-            if key.turn == turn {
+            if key.turn == turn && !is_known(&key) {
                 self.add(&key, &self.direct.get(&at, 0)?, epoch, at_ns, profile);
             }
         }
         for key in self.hashed.keys() {
             let key = key?;
-            if key.turn == turn {
+            if key.turn == turn && !is_known(&key) {
                 self.add(&key, &self.hashed.get(&key, 0)?, epoch, at_ns, profile);
             }
         }

@@ -231,13 +231,20 @@ INLINE struct vcpu *begin_vcpu(struct vcpu *vcpu, u64 key, u64 id, u32 number)
  */
 #define KEEP 1
 
-INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
+/* The exit before this one, if no entry of its thread followed. */
+INLINE void close_last(void *context, struct vcpu *vcpu)
 {
-	if (!running || !vcpu || vcpu->ignored)
+	if (UNLIKELY(vcpu && vcpu->exit_ns)) {
+		close_exit(context, vcpu, ktime_get_ns(), 0);
+		vcpu->exit_ns = 0;
+	}
+}
+
+INLINE int left_guest(struct vcpu *vcpu, u32 reason)
+{
+	if (!vcpu || vcpu->ignored)
 		return KEEP;
 	u64 now = ktime_get_ns();
-	if (UNLIKELY(vcpu->exit_ns))
-		close_exit(context, vcpu, now, 0);
 	vcpu->exit_ns = now;
 	vcpu->mmio_start_ns = now;
 	vcpu->reason = reason;
@@ -245,9 +252,10 @@ INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 	return KEEP;
 }
 
+/* A new vCPU may have the memory of one whose thread ended within an exit: that exit has no entry. */
 INLINE int entered_guest(void *context, struct vcpu *vcpu)
 {
-	if (!running || !vcpu || !vcpu->exit_ns)
+	if (!running || !vcpu || !vcpu->exit_ns || vcpu->id != get_current_pid_tgid())
 		return KEEP;
 	close_exit(context, vcpu, ktime_get_ns(), 1);
 	vcpu->exit_ns = 0;

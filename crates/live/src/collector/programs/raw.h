@@ -27,12 +27,15 @@ INLINE u32 raw_number(void *vcpu)
 
 SEC("raw_tp/kvm_exit") int raw_exit(u64 *arguments)
 {
+	if (!running)
+		return KEEP;
 	u64 key = vcpu_argument ? arguments[1] : arguments[0];
 	u64 id = get_current_pid_tgid();
 	struct vcpu *vcpu = find_vcpu(key);
+	close_last(arguments, vcpu);
 	if (UNLIKELY(!vcpu || vcpu->id != id))
 		vcpu = begin_vcpu(vcpu, key, id, raw_number((void *)key));
-	return left_guest(arguments, vcpu, raw_reason((void *)key));
+	return left_guest(vcpu, raw_reason((void *)key));
 }
 
 SEC("raw_tp/kvm_entry") int raw_entry(u64 *arguments)

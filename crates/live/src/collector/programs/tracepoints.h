@@ -16,12 +16,15 @@ INLINE u64 field(void *record, u32 at, u32 size)
 
 SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
 {
+	if (!running)
+		return KEEP;
 	u64 id = get_current_pid_tgid();
 	u64 key = (u32)id;
 	struct vcpu *vcpu = find_vcpu(key);
+	close_last(record, vcpu);
 	if (UNLIKELY(!vcpu || vcpu->id != id))
 		vcpu = begin_vcpu(vcpu, key, id, NO_VCPU);
-	return left_guest(record, vcpu, field(record, exit_reason_at, 4));
+	return left_guest(vcpu, field(record, exit_reason_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_entry") int tracepoint_entry(void *record)
