@@ -1,4 +1,9 @@
-//! The clock of everything that is seen live.
+//! The clock of everything that is seen live, and clocks of processors' time.
+
+use std::os::unix::thread::JoinHandleExt;
+use std::process::Child;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// `CLOCK_MONOTONIC` now, nanoseconds: the clock of everything that is seen live.
 #[must_use]
@@ -7,4 +12,30 @@ pub fn monotonic_ns() -> u64 {
     // SAFETY: the structure is ours and the kernel fills it.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time of a process so far; zero once it has been waited for.
+pub(crate) fn process_time(process: &Child) -> Duration {
+    // SAFETY: the place is valid for writes during the call.
+    spent(|clock| unsafe { libc::clock_getcpuclockid(process.id().cast_signed(), clock) })
+}
+
+/// CPU time of a thread so far; zero once it has ended.
+pub(crate) fn thread_time<T>(thread: &JoinHandle<T>) -> Duration {
+    // SAFETY: the thread has not been joined, for that takes the handle; the place is valid for writes during the call.
+    spent(|clock| unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), clock) })
+}
+
+/// The time of the clock that `find` puts into its place, if it returns 0.
+fn spent(find: impl FnOnce(*mut libc::clockid_t) -> libc::c_int) -> Duration {
+    let mut clock = 0;
+    if find(&raw mut clock) != 0 {
+        return Duration::ZERO;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock was found; the structure is ours and the kernel fills it.
+    match unsafe { libc::clock_gettime(clock, &raw mut time) } {
+        0 => Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32),
+        _ => Duration::ZERO,
+    }
 }

@@ -8,9 +8,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::clock::{process_time, thread_time};
 
 /// Exits and entries of guests with what they were about (`TRC_HVM`, without its emulation of nested guests), and who
 /// runs where (`TRC_SCHED_MIN`): `xen/include/public/trace.h`.
@@ -65,7 +68,8 @@ pub enum XentraceError {
 pub struct Xentrace {
     program: PathBuf,
     child: Child,
-    said: Option<std::thread::JoinHandle<String>>,
+    passing: Option<JoinHandle<()>>,
+    said: Option<JoinHandle<String>>,
     asked: bool,
 }
 
@@ -91,9 +95,10 @@ impl Xentrace {
             .spawn()
             .map_err(failed)?;
         let (sender, pieces) = sync_channel(MOST_WAITING);
-        if let Some(output) = child.stdout.take() {
-            std::thread::spawn(move || pass_on(output, |piece| sender.send(piece).is_ok()));
-        }
+        let passing = child
+            .stdout
+            .take()
+            .map(|output| std::thread::spawn(move || pass_on(output, |piece| sender.send(piece).is_ok())));
         let said = child.stderr.take().map(|errors| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
@@ -102,8 +107,14 @@ impl Xentrace {
                 String::from_utf8_lossy(&text).into_owned()
             })
         });
-        let running = Self { program: program.to_owned(), child, said, asked: false };
+        let running = Self { program: program.to_owned(), child, passing, said, asked: false };
         Ok((running, XentraceOutput { pieces, rest: VecDeque::new() }))
+    }
+
+    /// CPU time so far of the program and of the thread that takes what it writes.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        process_time(&self.child) + self.passing.as_ref().map(thread_time).unwrap_or_default()
     }
 
     /// Asks it to write what is left and to end; Xen stops tracing.

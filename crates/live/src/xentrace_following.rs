@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use crate::clock::thread_time;
 use crate::xentrace::{Xentrace, XentraceError, XentraceOutput};
 
 /// The directories in which Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
@@ -51,6 +53,12 @@ impl<T> Following<T> {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.reader.is_finished()
+    }
+
+    /// CPU time so far of xentrace, of the reader, and of the thread between them.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        self.xentrace.cpu_time() + thread_time(&self.reader)
     }
 
     /// Ends xentrace, and gives what the reader gave; `None` where it panicked.
@@ -108,6 +116,13 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(!following.has_ended());
         assert_eq!(following.finish().unwrap().as_deref(), Some("recordsmore"));
+        let busy = program("busy", "until [ -e over ]; do :; done; printf records");
+        let following = Following::start(&busy, read).unwrap();
+        // It grows by the time of the program, which works until it is ended.
+        while following.cpu_time() < Duration::from_millis(50) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        following.finish().unwrap();
         let bad = program("bad", "echo 'failed to bind to VIRQ port' >&2; exit 1");
         let following = Following::start(&bad, read).unwrap();
         while !following.has_ended() {

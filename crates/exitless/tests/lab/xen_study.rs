@@ -18,6 +18,9 @@ fn netperf_in_a_domain_with_all_of_a_cpu_and_a_third_of_it() {
         assert!(throughput.is_some_and(|rate| rate > 1e4), "{arm}: {throughput:?}");
         let exits = of("exits.total");
         assert!(exits.is_some_and(|rate| rate > 10.0), "{arm}: {exits:?}");
+        // Each exit is a record, which xentrace copies and this program reads.
+        let (busy, sampling) = (of("cpu.busy"), of("sampling.cpu"));
+        assert!(sampling > Some(1.0) && sampling < busy, "{arm}: {sampling:?} of {busy:?}");
     }
     let runs = std::fs::read_dir(folder.path().join("result/runs")).unwrap();
     let has_exits = |run: &Path| run.join("exits.json").is_file();

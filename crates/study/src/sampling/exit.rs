@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use exits::{ExitReason, Exits, Profile};
 use host::vms::Vms;
@@ -103,6 +104,14 @@ impl ExitSource {
             }
         }
         Ok(())
+    }
+
+    /// CPU time so far of other threads and processes that count, but for the programs in the kernel.
+    pub(super) fn cpu_time(&self) -> Duration {
+        match self {
+            Self::Traced(traced) => traced.cpu_time(),
+            Self::Counted(_) | Self::Statistics { .. } | Self::Nothing { .. } => Duration::ZERO,
+        }
     }
 
     /// Stops counting. `elapsed_ns` is the duration of the count.

@@ -25,8 +25,8 @@ pub(super) struct Figures {
 /// The CPU time of sampling.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// The reading thread.
-    pub(super) thread: Duration,
+    /// The threads that read, and xentrace.
+    pub(super) threads: Duration,
     /// The programs in the kernel; `None` if unknown.
     pub(super) programs: Option<Duration>,
 }
@@ -79,7 +79,7 @@ impl Figures {
             let value = time.as_nanos() as f64 * 100.0 / all_ns;
             figure(name.to_owned(), Unit::Percent, Better::Lower, value)
         };
-        metrics.push(share("sampling.cpu", cost.thread + cost.programs.unwrap_or_default()));
+        metrics.push(share("sampling.cpu", cost.threads + cost.programs.unwrap_or_default()));
         metrics.extend(cost.programs.map(|programs| share("sampling.programs", programs)));
         metrics
     }

@@ -124,7 +124,10 @@ fn sample(
     let mut exits = plan.exits.then(|| ExitSource::start(&root, guests, plan.accesses));
     let mut figures = Figures::default();
     let mut doubts = BTreeSet::new();
-    let cost_before = own_time();
+    let spent = |exits: &Option<ExitSource>| {
+        own_time() + exits.as_ref().map(ExitSource::cpu_time).unwrap_or_default()
+    };
+    let spent_before = spent(&exits);
     let first = sources.read();
     sources.store(&first, &mut table);
     let began_ns = first.time_ns;
@@ -145,13 +148,13 @@ fn sample(
         figures.add(&last, &reading);
         last = reading;
     }
-    let own = own_time().saturating_sub(cost_before);
+    let spent = spent(&exits).saturating_sub(spent_before);
     let elapsed_ns = elapsed(began_ns, &last);
     let seen = exits.map(|exits| exits.finish(elapsed_ns)).unwrap_or_default();
     warnings.extend(doubts.into_iter().map(|why| format!("Exits of some intervals are missing: {why}")));
     warnings.extend(seen.warnings);
     warnings.extend(figures.warnings());
-    let cost = Cost { thread: own, programs: seen.cost_ns.map(Duration::from_nanos) };
+    let cost = Cost { threads: spent, programs: seen.cost_ns.map(Duration::from_nanos) };
     let mut metrics = figures.metrics(elapsed_ns, cost);
     metrics.extend(seen.metrics);
     let table = table.finish().unwrap_or_else(|error| {

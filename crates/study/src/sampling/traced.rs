@@ -1,9 +1,9 @@
 //! VM exits over a run on a host of Xen: by xentrace.
 
-use exits::counted;
 use std::path::Path;
+use std::time::Duration;
 
-use exits::{Isa, Profile};
+use exits::{Isa, Profile, counted};
 use host::{Root, XenControl};
 use live::Following;
 use traces::{Options, Reading, Sums};
@@ -42,6 +42,11 @@ impl Traced {
     pub(super) fn take(&mut self) -> &Profile {
         self.profile.merge(&self.sums.take());
         &self.profile
+    }
+
+    /// CPU time so far of xentrace and of the threads that read its records.
+    pub(super) fn cpu_time(&self) -> Duration {
+        self.following.cpu_time()
     }
 
     /// Stops xentrace. `elapsed_ns` is the time for which it ran.
