@@ -47,8 +47,11 @@ const SLOW_DISK: [&str; 4] = [
 ];
 const WITH_AVIC: [&str; 6] =
     ["-cpu", "EPYC,+svm,+avic,+x2avic", "-smp", "2", "-icount", "shift=3,sleep=off,quantum=64"];
+const IOMMU: [&str; 2] = ["-device", "amd-iommu,intremap=on,gapic=on,irte-cache=on"];
 /// What raises interrupts by order, behind a bridge.
 const CARD: [&str; 4] = ["-device", "pcie-root-port,id=bridge", "-device", "e1000e,bus=bridge,romfile="];
+const NVME: [&str; 4] =
+    ["-blockdev", "driver=null-co,node-name=disk,size=1048576", "-device", "nvme,serial=1,drive=disk"];
 const WITHOUT_AVIC: [&str; 4] = ["-cpu", "EPYC,+svm", "-icount", "shift=3,sleep=off"];
 /// What isa-debug-exit makes of 0 and of 1.
 const PASSED: i32 = 1;
@@ -112,7 +115,7 @@ fn ours() -> Option<(Image, BuiltEmulator)> {
 }
 
 /// Runs a test that prints `migrate` and waits for a byte: what it prints in all, when another machine has gone on with it.
-fn run_migrated(tests: &str) -> Option<String> {
+fn run_migrated(machine: &[&str], tests: &str) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(120);
     let (image, built) = ours()?;
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +124,7 @@ fn run_migrated(tests: &str) -> Option<String> {
     let printed = || fs::read_to_string(folder.path().join("out")).unwrap_or_default();
     let start = |more: &[&str]| -> Child {
         let mut qemu = Invocation::of_host(built.program());
-        bare_machine(&mut qemu, &image.path(TOOLS), &WITH_AVIC, &program, tests);
+        bare_machine(&mut qemu, &image.path(TOOLS), machine, &program, tests);
         qemu.arg("-chardev").arg(format!("file,id=out,append=on,path={}", path("out")));
         qemu.args(["-monitor", "stdio"]).args(more);
         let mut command = qemu.command_under(&[]);
@@ -155,6 +158,16 @@ fn run_migrated(tests: &str) -> Option<String> {
     Some(printed())
 }
 
+/// The firmware enables it, unless it looks at no disk.
+#[test]
+fn an_nvme_controller_is_migrated_until_it_is_enabled() {
+    for (firmware, migrated) in [(&["-boot", "strict=on"][..], true), (&[], false)] {
+        let machine = [&WITH_AVIC[..], &NVME, firmware].concat();
+        let Some(printed) = run_migrated(&machine, "started") else { return };
+        assert_eq!(printed.contains("ok started: "), migrated, "{firmware:?}: {printed}");
+    }
+}
+
 /// Runs the named tests in the patched QEMU; `None`, and the reason is printed, where it cannot run.
 fn run_in_ours(machine: &[&str], tests: &str) -> Option<(Option<i32>, String)> {
     let (image, built) = ours()?;
@@ -182,21 +195,27 @@ fn avic_does_what_the_manual_says_in_both_modes_of_the_apic() {
 #[test]
 fn guests_with_avic_go_on_when_their_host_is_migrated() {
     for mode in ["moved cpus=2", "moved=x2apic cpus=2"] {
-        let Some(printed) = run_migrated(mode) else { return };
+        let Some(printed) = run_migrated(&WITH_AVIC, mode) else { return };
         assert!(printed.starts_with("migrate\nok moved: "), "{mode}: {printed}");
     }
 }
 
 #[test]
 fn a_processor_that_is_to_start_starts_when_its_machine_is_migrated() {
-    let Some(printed) = run_migrated("started") else { return };
+    let Some(printed) = run_migrated(&WITH_AVIC, "started") else { return };
     assert!(printed.starts_with("migrate\nok started: "), "{printed}");
 }
 
 #[test]
 fn the_iommu_posts_interrupts_into_guests_as_the_specification_says() {
-    let iommu = ["-device", "amd-iommu,intremap=on,gapic=on,irte-cache=on"];
-    pass_in_ours(&[&WITH_AVIC[..], &iommu, &CARD].concat(), "iommu cpus=2", 53);
+    pass_in_ours(&[&WITH_AVIC[..], &IOMMU, &CARD].concat(), "iommu cpus=2", 53);
+}
+
+#[test]
+fn the_iommu_remaps_and_logs_as_before_when_its_machine_is_migrated() {
+    let Some(printed) = run_migrated(&[&WITH_AVIC[..], &IOMMU, &CARD].concat(), "migrated") else { return };
+    let passed = printed.lines().filter(|line| line.starts_with("ok migrated: ")).count();
+    assert!(passed == 8 && !printed.contains("FAIL"), "{printed}");
 }
 
 #[test]

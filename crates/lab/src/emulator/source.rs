@@ -145,6 +145,8 @@ static QEMU: Source = Source {
         "28-icount-take-short-turns-while-vcpus-interrupt-each-other",
         "29-icount-chain-the-iterations-of-a-string-instruction",
         "30-build-precompile-osdep",
+        "31-amd_iommu-migrate-its-state",
+        "32-nvme-migrate-a-controller-that-was-never-enabled",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],

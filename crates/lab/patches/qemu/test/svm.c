@@ -10,7 +10,7 @@
  * Prints a line for each test of the command line: `ok NAME`, `FAIL NAME: ...` or figures. Ends by isa-debug-exit: QEMU's
  * status is 1 if all passed, else 3. Entered by PVH (the note below), switches to long mode, and maps the first 4 GiB.
  *
- * `moved` and `started` print `migrate`, and go on when a byte comes in at the first serial port (0x3f8).
+ * `moved`, `started` and `migrated` print `migrate`, and go on when a byte comes in at the first serial port (0x3f8).
  *
  * `disk` reads from -blockdev null-co,node-name=disk,latency-ns=100000000 -device virtio-blk-pci,drive=disk,disable-legacy=off.
  *
@@ -486,8 +486,9 @@ void entered(u32 cpu)
     if (asked(line, "avic")) test_avic(cpus);
     if (asked(line, "moved")) test_moved(asked(line, "moved=x2apic"));
     if (asked(line, "started")) test_started();
-    if (asked(line, "iommu")) test_iommu(cpus, 0);
-    if (asked(line, "locked")) test_iommu(cpus, 1);
+    if (asked(line, "iommu") && prepare_iommu()) test_iommu(cpus);
+    if (asked(line, "locked") && prepare_iommu()) test_locked();
+    if (asked(line, "migrated") && prepare_iommu()) test_migrated();
     out8(0x501, failed);
     for (;;) asm volatile("hlt");
 }
