@@ -66,6 +66,9 @@ pub(crate) fn add(invocation: &mut Invocation, devices: &[Device], avic: bool) {
     if devices.is_empty() {
         return;
     }
+    // The firmware would enable the disk's controller, whose state can be saved only until then. So it boots what it is
+    // told to, and looks at no disk.
+    invocation.args(["-boot", "strict=on"]);
     let posting = if avic { ",gapic=on" } else { "" };
     invocation.arg("-device").arg(format!("amd-iommu,intremap=on,irte-cache=on{posting}"));
     for (device, port) in devices.iter().zip(1..) {

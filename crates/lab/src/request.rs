@@ -34,8 +34,8 @@ pub struct Request {
     pub bare: bool,
     /// The guest image is a second disk, which this program finds inside. It must have been built.
     pub guest_image: bool,
-    /// Devices that the host can assign to guests. With devices the host has an IOMMU and boots each time, because snapshots
-    /// cannot include them. One of KVM has Debian's generic kernel then, and the [`crate::DeviceImage`] must have been built.
+    /// Devices that the host can assign to guests. With devices the host has an IOMMU. One of KVM has Debian's generic kernel
+    /// then, and the [`crate::DeviceImage`] must have been built.
     pub devices: Vec<Device>,
     /// The kernel that a host of KVM boots in place of its image's. Its [`crate::KernelImage`] must have been built.
     pub kernel: Option<&'static DebianKernel>,

@@ -110,9 +110,7 @@ impl Laboratory<'_> {
         }
         let put = open_put(&request.put)?;
         let mut machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
-        // Neither an IOMMU nor an NVMe controller can be saved.
-        let boot = request.boot || !request.devices.is_empty();
-        let snapshot = if boot { None } else { self.snapshot(request, &machine, &mut || ())? };
+        let snapshot = if request.boot { None } else { self.snapshot(request, &machine, &mut || ())? };
         let folder = self.cache.run_folder()?;
         let input = Input::new(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
         machine.input = input.length();
@@ -194,7 +192,9 @@ impl Laboratory<'_> {
         let images = [digest(self.image.manifest())].into_iter();
         let images = images.chain(self.xen.as_ref().map(|xen| digest(xen.manifest())));
         let images = images.chain(machine.guest.as_ref().map(|guest| digest(guest.manifest())));
-        let images = images.chain(machine.kernel.as_ref().map(|kernel| digest(kernel.manifest()))).collect();
+        let images = images.chain(machine.kernel.as_ref().map(|kernel| digest(kernel.manifest())));
+        let images =
+            images.chain(machine.device_image.as_ref().map(|image| digest(image.manifest()))).collect();
         Ok(Shape {
             lab: self.lab.name,
             agent: agent_identity()?,
@@ -205,6 +205,7 @@ impl Laboratory<'_> {
             speed: machine.speed,
             memory_mib: machine.memory_mib,
             with_disk: machine.with_disk,
+            devices: machine.devices.iter().map(|device| device.name()).collect(),
             kernel_arguments: machine.kernel_arguments.clone(),
             hypervisor_arguments: machine.hypervisor_arguments.clone(),
         })

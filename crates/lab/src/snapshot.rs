@@ -48,6 +48,8 @@ pub(crate) struct Shape {
     pub(crate) speed: Speed,
     pub(crate) memory_mib: u64,
     pub(crate) with_disk: bool,
+    /// Names of the devices that can be assigned to guests, in the order of their ports.
+    pub(crate) devices: Vec<&'static str>,
     pub(crate) kernel_arguments: String,
     pub(crate) hypervisor_arguments: String,
 }
@@ -264,6 +266,7 @@ mod tests {
             speed: Speed::of(Lab::find("amd-svm").unwrap(), None).unwrap(),
             memory_mib: 512,
             with_disk: false,
+            devices: Vec::new(),
             kernel_arguments: String::new(),
             hypervisor_arguments: String::new(),
         }

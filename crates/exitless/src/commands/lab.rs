@@ -81,7 +81,7 @@ pub(crate) struct MachineArguments {
     #[arg(long)]
     guest_image: bool,
     /// Give the emulated host a device that it can assign to guests: nvme, or igb with virtual functions.
-    /// Only in amd-avic, amd-svm and xen. The host then has an IOMMU, and boots each time.
+    /// Only in amd-avic, amd-svm and xen. The host then has an IOMMU.
     #[arg(long, value_name = "DEVICE", value_parser = parse_device)]
     device: Vec<Device>,
     /// Boot this kernel of Debian's instead of that of the lab's image; `lab kernels` lists them. Not in xen and

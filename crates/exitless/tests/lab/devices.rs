@@ -43,36 +43,41 @@ fn read_two_rounds() -> String {
     )
 }
 
-/// Runs the script in `amd-avic` with one device, on a host that does not poll before a vCPU sleeps.
-fn with_device(device: &str, script: &str) -> Said {
-    with_arguments(device, &[], script)
+/// A disk, a network card, and a host that does not poll before a vCPU sleeps. Tests that need one of them share the
+/// snapshot.
+pub(crate) const DEVICES: [&str; 6] =
+    ["--device", "nvme", "--device", "igb", "--kernel-argument", "kvm.halt_poll_ns=0"];
+
+/// Runs the script in `amd-avic` with [`DEVICES`].
+fn with_devices(script: &str) -> Said {
+    with_options(&[], script)
 }
 
-/// The same with further arguments of the host's kernel.
-fn with_arguments(device: &str, arguments: &[&str], script: &str) -> Said {
-    let mut machine = vec!["lab", "run", "amd-avic", "--device", device, "--timeout", "300"];
-    for argument in ["kvm.halt_poll_ns=0"].iter().chain(arguments) {
-        machine.extend(["--kernel-argument", argument]);
-    }
-    let said = run(&[&machine[..], &["--timings", "--", "sh", "-c", script]].concat());
+/// The same with further options of `lab run`.
+fn with_options(options: &[&str], script: &str) -> Said {
+    let machine =
+        [&["lab", "run", "amd-avic", "--timeout", "300", "--timings"], &DEVICES[..], options].concat();
+    let said = run(&[&machine[..], &["--", "sh", "-c", script]].concat());
     assert_eq!(said.status, 0, "{}{}", said.out, said.err);
     assert_start_was_told(&said.err);
     said
 }
 
-/// A start that takes long is told by one line where no terminal is, and a quick one is not. (A machine with a device
-/// boots each time.)
+/// A start that takes long is told by one line where no terminal is, and a quick one is not. (The first host with these
+/// devices boots.)
 fn assert_start_was_told(err: &str) {
     let parts = ["image or snapshot", "boot or restore", "kernel modules", "root file system"];
-    let seconds = parts.map(|part| {
-        let shown = err.lines().find_map(|line| line.strip_prefix(part)?.trim().strip_suffix(" s"));
-        shown.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {part}: {err}"))
-    });
+    let seconds = parts.map(|part| duration_of(err, part).unwrap_or_else(|| panic!("no {part}: {err}")));
     let seconds: f64 = seconds.iter().sum();
     let told = err.matches("Starting the emulated host amd-avic\n").count();
     // After five seconds; in between either is right.
     assert!(told == 1 || (told == 0 && seconds < 6.0), "told {told} times in {seconds} s: {err}");
     assert!(told == 0 || seconds > 4.0, "told in {seconds} s: {err}");
+}
+
+/// The duration of a part of a run.
+fn duration_of(err: &str, part: &str) -> Option<f64> {
+    err.lines().find_map(|line| line.strip_prefix(part)?.trim().strip_suffix(" s")?.parse().ok())
 }
 
 /// The counts of all CPUs in the lines of /proc/interrupts that name an interrupt.
@@ -109,7 +114,7 @@ fn the_interrupts_of_an_assigned_disk_are_posted_to_the_guest() {
          grep -E 'vfio|AMD-Vi' interrupts >&2",
         read_two_rounds()
     );
-    let said = with_device("nvme", &script);
+    let said = with_devices(&script);
 
     // Each read is one interrupt in the guest: none is lost, none comes twice.
     let after = |rounds: usize| number(&said.err, &format!("after {rounds} rounds:")).unwrap_or_default();
@@ -140,7 +145,8 @@ fn a_legacy_iommu_leaves_avic_to_vms_and_the_interrupts_of_devices_to_the_host()
          --output proved; echo '}}'",
         read_two_rounds()
     );
-    let said = with_arguments("nvme", &["amd_iommu_intr=legacy"], &script);
+    // A snapshot would serve this test alone.
+    let said = with_options(&["--boot", "--kernel-argument", "amd_iommu_intr=legacy"], &script);
     let seen = said.json();
 
     // What the guest got went through the host, and none of it past it.
@@ -194,20 +200,36 @@ fn the_interrupts_of_an_assigned_virtual_function_are_posted_to_the_guest() {
     let folder = "/run/exitless/device-guest";
     let pinging = guest(&format!("{folder}/vmlinux"), &format!("{folder}/initrd.img"), PINGING);
     let script = format!(
-        "modprobe igb; CARD=/sys/bus/pci/devices/0000:01:00.0; until PORT=$(ls $CARD/net); do sleep 0.1; done; \
-         echo 1 > $CARD/sriov_numvfs; DEVICE=0000:01:10.0; {TO_VFIO}; \
+        "modprobe igb; CARD=/sys/bus/pci/devices/0000:02:00.0; until PORT=$(ls $CARD/net); do sleep 0.1; done; \
+         echo 1 > $CARD/sriov_numvfs; DEVICE=0000:02:10.0; {TO_VFIO}; \
          busybox ip addr add 10.0.0.1/24 dev $PORT; busybox ip link set $PORT up; {pinging}; \
          until grep -q behind serial || ! kill -0 $QEMU; do sleep 1; done; exitless verify --json --duration 500ms; \
          cp /proc/interrupts interrupts; cat serial >&2; kill $QEMU; wait $QEMU; grep -E 'vfio|AMD-Vi' interrupts >&2"
     );
-    let said = with_device("igb", &script);
+    let said = with_devices(&script);
     assert!(said.err.contains("30 packets transmitted, 30 packets received"), "{}", said.err);
 
     // Each answer is an interrupt in the guest. The host takes none of the function's, but only those of the log.
     let received = counted(&said.err, "behind:") - counted(&said.err, "before:");
     assert!(received >= 30, "{received}: {}", said.err);
     assert!(said.err.contains("vfio-msix[0]") && counted(&said.err, "vfio-msix") == 0, "{}", said.err);
-    assert_posted(&said.json()["vms"][0], "0000:01:10.0");
+    assert_posted(&said.json()["vms"][0], "0000:02:10.0");
+}
+
+/// What one does with its devices is nothing to the other.
+#[test]
+fn two_hosts_with_devices_start_from_one_snapshot() {
+    let script = "set -e; modprobe nvme; modprobe igb; CARD=/sys/bus/pci/devices/0000:02:00.0; \
+        until PORT=$(ls $CARD/net) && [ -b /dev/nvme0n1 ]; do sleep 0.1; done; cat $CARD/net/$PORT/address; \
+        echo 7 > $CARD/sriov_numvfs; ls $CARD | grep -c virtfn; \
+        dd if=/dev/nvme0n1 of=zeros bs=64k count=10 iflag=direct 2> /dev/null; md5sum zeros; \
+        grep -c nvme0q /proc/interrupts";
+    let (first, second) = (with_devices(script), with_devices(script));
+    for said in [&first, &second] {
+        // A host that boots loads modules.
+        assert_eq!(duration_of(&said.err, "kernel modules"), Some(0.0), "{}", said.err);
+    }
+    assert!(first.out.lines().nth(1) == Some("7") && first.out == second.out, "{}{}", first.out, second.out);
 }
 
 /// The guest of Xen prints how many interrupts of the disk it had around two hundred reads.

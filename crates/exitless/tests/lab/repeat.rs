@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::command::run;
+use crate::devices::DEVICES;
 use crate::experiment::{shortened, study};
 
 /// Starts programs from the disk, writes 100 blocks at once that do not adjoin, sleeps, draws random numbers, lets both
@@ -83,6 +84,20 @@ fn a_guest_is_the_same_again_on_emulated_amd() {
     let table = "memory = \"128M\"\nmachine = \"microvm\"\ndisk = { size = \"8M\" }";
     let command = ["exitless", "guest", "run", "--json", "--set", table, "--", script];
     the_same_twice("amd-avic", &["--guest-image"], &command);
+}
+
+/// A network card and its virtual function send to each other: how long it takes, and each interrupt that the IOMMU remaps.
+#[test]
+fn a_network_card_is_the_same_again_on_emulated_amd() {
+    let script = "set -e; CARD=/sys/bus/pci/devices/0000:02:00.0; FUNCTION=/sys/bus/pci/devices/0000:02:10.0
+        modprobe igb; until PORT=$(ls $CARD/net); do sleep 0.1; done; date +%N; echo 1 > $CARD/sriov_numvfs
+        busybox ip addr add 10.0.0.1/24 dev $PORT; busybox ip link set $PORT up
+        modprobe igbvf; until OTHER=$(ls $FUNCTION/net); do sleep 0.1; done; date +%N
+        unshare -n sleep 1000 & sleep 0.2; busybox ip link set $OTHER netns $!
+        nsenter -t $! -n sh -c \"busybox ip addr add 10.0.0.2/24 dev $OTHER; busybox ip link set $OTHER up
+            until busybox ping -c 1 -W 1 10.0.0.1; do sleep 1; done; busybox ping -c 5 -i 0.1 10.0.0.1\"
+        kill $!; date +%N; cat /proc/uptime /proc/interrupts";
+    the_same_twice("amd-avic", &DEVICES, &["sh", "-c", script]);
 }
 
 /// The runs of a study, and all that is sampled of the host meanwhile.
