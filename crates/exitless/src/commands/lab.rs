@@ -446,8 +446,9 @@ fn prepare_devices(lab: &Lab, stop: &AtomicBool) -> anyhow::Result<()> {
     let built = DeviceImage::find_or_build(&cache, &mut |step| progress.show(step));
     let built =
         built.map_err(|error| if stop.load(Ordering::Relaxed) { lab::Error::Interrupted } else { error })?;
-    // It is booted each time, which takes a hundred times as long as this.
-    built.verify(&mut |step| progress.show(step))?;
+    drop(progress);
+    // It takes a twentieth of a second, and a damaged kernel fails in ways that do not tell.
+    built.verify(&mut |_| ())?;
     for (package, here, proven) in built.drift() {
         eprintln!("Note: {package} is {here}; devices were tested with {proven}");
     }
