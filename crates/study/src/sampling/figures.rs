@@ -79,7 +79,13 @@ impl Figures {
             let value = time.as_nanos() as f64 * 100.0 / all_ns;
             figure(name.to_owned(), Unit::Percent, Better::Lower, value)
         };
-        metrics.push(share("sampling.cpu", cost.threads + cost.programs.unwrap_or_default()));
+        let sampling = share("sampling.cpu", cost.threads + cost.programs.unwrap_or_default());
+        let busy = metrics.iter().find(|metric| metric.name == "cpu.busy").cloned();
+        metrics.extend(busy.map(|busy| {
+            let value = (busy.value - sampling.value).max(0.0);
+            Metric { name: "cpu.without-sampling".to_owned(), value, ..busy }
+        }));
+        metrics.push(sampling);
         metrics.extend(cost.programs.map(|programs| share("sampling.programs", programs)));
         metrics
     }

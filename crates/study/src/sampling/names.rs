@@ -2,8 +2,9 @@
 
 /// Names of the host's figures and of the guests' own CPU time. A name that ends with `.*` stands for a
 /// family: exits by reason, accesses by port and page, interrupts by the kernel's names, KVM's counters.
-pub const SAMPLED: [&str; 42] = [
+pub const SAMPLED: [&str; 43] = [
     "cpu.busy",
+    "cpu.without-sampling",
     "cpu.guest",
     "cpu.user",
     "cpu.nice",

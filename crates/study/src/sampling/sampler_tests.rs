@@ -114,7 +114,9 @@ fn what_changes_between_two_readings_is_in_the_figures_and_in_the_table() {
     assert!((times - 1.2).abs() < 1e-9, "{metrics:?}");
     assert!((value(&metrics, "vcpu.cpu") / value(&metrics, "vhost.cpu") - 2.5).abs() < 1e-9);
     assert_eq!(value(&metrics, "cpu.frequency"), 1.2e9);
-    assert!(value(&metrics, "sampling.cpu") > 0.0);
+    let sampling = value(&metrics, "sampling.cpu");
+    assert!(sampling > 0.0);
+    assert_eq!(value(&metrics, "cpu.without-sampling"), (50.0 - sampling).max(0.0));
 
     let folder = tempfile::tempdir().unwrap();
     samples.write(folder.path()).unwrap();
