@@ -73,16 +73,17 @@ impl Cells {
         profile: &mut Profile,
     ) -> Result<(), MapError> {
         let turn = (epoch & 1) as u8;
-        let is_known = |key: &CellKey| key.octave == UNTIMED && known.contains(&key.thread);
+        let wanted =
+            |key: &CellKey| key.turn == turn && !(key.octave == UNTIMED && known.contains(&key.thread));
         for taken in self.direct_taken.iter() {
             let (at, key) = taken?;
-            if key.turn == turn && !is_known(&key) {
+            if wanted(&key) {
                 self.add(&key, &self.direct.get(&at, 0)?, epoch, at_ns, profile);
             }
         }
         for key in self.hashed.keys() {
             let key = key?;
-            if key.turn == turn && !is_known(&key) {
+            if wanted(&key) {
                 self.add(&key, &self.hashed.get(&key, 0)?, epoch, at_ns, profile);
             }
         }
