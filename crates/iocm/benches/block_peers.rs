@@ -1,12 +1,17 @@
-//! The back-end's cost of a request: shared workers, a worker for each device, and `qemu-storage-daemon` in both
-//! arrangements, one after another in each round, under the same load by libblkio's front-end.
+//! The back-end's cost of a request: shared workers, a worker for each device, `qemu-storage-daemon` in both arrangements,
+//! and other back-ends that are named, one after another in each round, under the same load by libblkio's front-end.
 //!
 //! `cargo bench -p iocm --bench block_peers [-- ROUNDS | moves] [PART]...`; `moves` measures moving queues alone, and a
-//! PART of the titles of loads or of the names of peers leaves out the others. `IOCM_BENCH_OLD` names an older build of
-//! this program, which is then a peer too, and `IOCM_BENCH_STORAGE_DAEMON` another `qemu-storage-daemon`. The back-end
-//! runs on CPU 0 and the front-ends on CPU 1, so that no scheduler decides what is measured. CPU time is that of the whole
-//! back-end process. Latencies count from the moment at which a request was due, so that a stall delays all requests after
-//! it. At the end the medians over the rounds are compared with the aims of the daemon.
+//! PART of the titles of loads or of the names of peers leaves out the others. Variables name programs by their paths:
+//!
+//! - `IOCM_BENCH_OLD`: an older build of this program, which is then a peer too.
+//! - `IOCM_BENCH_STORAGE_DAEMON`: another `qemu-storage-daemon`.
+//! - `IOCM_BENCH_SPDK_VHOST`: SPDK's `vhost`, which is then a peer too, for each load.
+//! - `IOCM_BENCH_VHOST_USER_BLOCK`: cloud-hypervisor's `vhost_user_block`, which is then a peer too, for files.
+//!
+//! The back-end runs on CPU 0 and the front-ends on CPU 1, so that no scheduler decides what is measured. CPU time is that of
+//! all processes of the back-end. Latencies count from the moment at which a request was due, so that a stall delays all
+//! requests after it. At the end the medians over the rounds are compared with the aims of the daemon.
 
 mod common;
 
@@ -15,28 +20,22 @@ mod block_peers {
     pub(crate) mod front_end;
     pub(crate) mod load;
     pub(crate) mod moves;
+    pub(crate) mod peer;
     pub(crate) mod wake_up;
 }
 
 use block_peers::front_end::drive;
 use block_peers::load::Load;
-use common::{busy, cpu, run_on};
+use block_peers::peer::{Disk, Disks, Peer};
+use common::{busy, run_on};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::error::Error;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::Read as _;
+use std::path::Path;
 
 /// Asks this program to be a back-end.
-const SERVE: &str = "IOCM_BENCH_SERVE";
-/// Names an older build of this program.
-const OLD: &str = "IOCM_BENCH_OLD";
-/// Names a `qemu-storage-daemon` other than the first of `PATH`.
-const STORAGE_DAEMON: &str = "IOCM_BENCH_STORAGE_DAEMON";
+pub(crate) const SERVE: &str = "IOCM_BENCH_SERVE";
 /// The duration of each load.
 pub(crate) const SECONDS: u64 = 2;
 
@@ -60,22 +59,7 @@ fn main() -> Outcome<()> {
     if std::env::args().any(|argument| argument == "moves") {
         return moves(directory.path(), memory.path());
     }
-    let mut peers =
-        vec![Peer::Shared, Peer::Old, Peer::PerDevice, Peer::StorageDaemonShared, Peer::StorageDaemonEach];
-    if std::env::var_os(OLD).is_none() {
-        peers.retain(|peer| *peer != Peer::Old);
-    }
-    match Command::new(storage_daemon()).arg("--version").output() {
-        Ok(said) if said.status.success() => {
-            println!("{}", String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default());
-        }
-        _ => {
-            println!(
-                "not compared: there is no qemu-storage-daemon (package qemu-system-common or qemu-utils)"
-            );
-            peers.retain(|peer| !peer.is_foreign());
-        }
-    }
+    let mut peers = Peer::all_here();
     let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
     let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
     let chosen = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
@@ -94,11 +78,18 @@ fn main() -> Outcome<()> {
             "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
             "", "I/O a s", "us CPU", "p50 us", "p99 us", "p99.9", "fairness", "load"
         );
+        for peer in &peers {
+            if let Some(why) = peer.lacks(disk) {
+                println!("{:<30} not measured: {why}", peer.name());
+            }
+        }
         for round in 0..rounds {
             // Each comes before the others as often as after them: disks and machines change their speed.
             peers.reverse();
-            for &peer in &peers {
-                let seen = measure(peer, disk, load, directory.path(), images(disk))?;
+            for &peer in peers.iter().filter(|peer| peer.lacks(disk).is_none()) {
+                let disks =
+                    Disks { disk, devices: load.devices, directory: directory.path(), images: images(disk) };
+                let seen = measure(peer, disks, load)?;
                 println!("{:<30} {seen}  {:>4}", format!("{} ({})", peer.name(), round + 1), busy());
                 results.push(Measured { peer, disk, load, seen });
             }
@@ -123,123 +114,12 @@ pub(crate) struct Measured {
     seen: Seen,
 }
 
-/// The storage of the measured disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Disk {
-    Null,
-    /// A file in memory.
-    File,
-    /// A file on a disk, past the host's page cache.
-    Direct,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
-    Shared,
-    /// [`Self::Shared`] of an older build.
-    Old,
-    PerDevice,
-    StorageDaemonShared,
-    StorageDaemonEach,
-}
-
-impl Peer {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "one shared worker",
-            Self::Old => "an older build, shared worker",
-            Self::PerDevice => "a worker each",
-            Self::StorageDaemonShared => "storage daemon, one iothread",
-            Self::StorageDaemonEach => "storage daemon, one each",
-        }
-    }
-
-    const fn is_foreign(self) -> bool {
-        matches!(self, Self::StorageDaemonShared | Self::StorageDaemonEach)
-    }
-
-    fn start(self, disk: Disk, devices: usize, directory: &Path, images: &Path) -> Outcome<Child> {
-        let socket = |number: usize| directory.join(format!("s{number}"));
-        let image = |number: usize| -> Outcome<PathBuf> {
-            let path = images.join(number.to_string());
-            if !path.exists() {
-                let mut file = File::create(&path)?;
-                file.write_all(&vec![1; 16 << 20])?;
-                // Or it is written to the disk while that is measured.
-                file.sync_all()?;
-            }
-            Ok(path)
-        };
-        let mut command = if self.is_foreign() {
-            let mut command = Command::new(storage_daemon());
-            let threads = if self == Self::StorageDaemonShared { 1 } else { devices };
-            for number in 0..threads {
-                command.arg("--object").arg(format!("iothread,id=io{number}"));
-            }
-            for number in 0..devices {
-                let node = match disk {
-                    Disk::Null => format!("null-co,node-name=n{number},size=1073741824,read-zeroes=off"),
-                    Disk::File | Disk::Direct => {
-                        let (path, direct) =
-                            (image(number)?, if disk == Disk::Direct { "on" } else { "off" });
-                        format!(
-                            "file,node-name=n{number},filename={},aio=io_uring,cache.direct={direct}",
-                            path.display()
-                        )
-                    }
-                };
-                command.arg("--blockdev").arg(node).arg("--export").arg(format!(
-                    "vhost-user-blk,id=e{number},node-name=n{number},addr.type=unix,addr.path={},writable=on,\
-                     num-queues=1,iothread=io{}",
-                    socket(number).display(),
-                    number % threads
-                ));
-            }
-            command
-        } else {
-            let arrangement = if self == Self::PerDevice { "per-device" } else { "shared" };
-            let mut text = format!("[workers]\narrangement = \"{arrangement}\"\n");
-            for number in 0..devices {
-                let socket = socket(number);
-                write!(text, "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n")?;
-                if disk != Disk::Null {
-                    writeln!(text, "path = {:?}\ndirect = {}", image(number)?, disk == Disk::Direct)?;
-                }
-            }
-            let config = directory.join("config.toml");
-            std::fs::write(&config, text)?;
-            let program = match std::env::var_os(OLD).filter(|_| self == Self::Old) {
-                Some(old) => PathBuf::from(old),
-                None => std::env::current_exe()?,
-            };
-            let mut command = Command::new(program);
-            command.env(SERVE, config);
-            command
-        };
-        run_on(&[0]);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        run_on(&[1]);
-        let begin = Instant::now();
-        while !(0..devices).all(|number| socket(number).exists()) {
-            if begin.elapsed() > Duration::from_secs(20) {
-                return Err("the back-end does not begin".into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(child)
-    }
-}
-
 /// Is a back-end until the other side of standard input is gone.
 fn serve(config: &Path) -> Outcome<()> {
     let daemon = Daemon::start(&Config::read(config)?)?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     drop(daemon);
     Ok(())
-}
-
-fn storage_daemon() -> PathBuf {
-    std::env::var_os(STORAGE_DAEMON).map_or_else(|| "qemu-storage-daemon".into(), PathBuf::from)
 }
 
 #[derive(Debug)]
@@ -263,29 +143,25 @@ impl std::fmt::Display for Seen {
     }
 }
 
-fn measure(peer: Peer, disk: Disk, load: Load, directory: &Path, images: &Path) -> Outcome<Seen> {
-    for number in 0..load.devices {
-        let _ = std::fs::remove_file(directory.join(format!("s{number}")));
-    }
-    let mut child = peer.start(disk, load.devices, directory, images)?;
-    let before = cpu(child.id())?;
+fn measure(peer: Peer, disks: Disks<'_>, load: Load) -> Outcome<Seen> {
+    let back_end = peer.start(disks)?;
+    let before = back_end.cpu()?;
     let drivers: Vec<_> = (0..load.devices)
         .map(|number| {
-            let socket = directory.join(format!("s{number}"));
-            let load = load.of_device(number);
+            let (socket, load) = (disks.socket(number), load.of_device(number));
             std::thread::spawn(move || drive(&socket, load).map_err(|error| error.to_string()))
         })
         .collect();
-    let mut latencies = Vec::new();
+    let (mut latencies, mut connections) = (Vec::new(), Vec::new());
     for driver in drivers {
-        latencies.push(driver.join().map_err(|_| "a front-end failed")??);
+        let (of_device, connection) = driver.join().map_err(|_| "a front-end failed")??;
+        latencies.push(of_device);
+        connections.push(connection);
     }
-    let used = cpu(child.id())? - before;
-    drop(child.stdin.take());
-    if peer.is_foreign() {
-        child.kill()?;
-    }
-    child.wait()?;
+    // The connections are still open: a back-end that ends with its front-end would have no CPU time any more.
+    let used = back_end.cpu()? - before;
+    drop(back_end);
+    drop(connections);
     let total = latencies.iter().map(|one| one.len() as f64).sum::<f64>();
     if load.is_busy(0) {
         latencies.remove(0);

@@ -1,7 +1,8 @@
 //! The aims of the daemon, and the figures that it reached.
 
 use crate::block_peers::load::{Load, Pace};
-use crate::{Disk, Measured, Peer, Seen};
+use crate::block_peers::peer::{Disk, Peer};
+use crate::{Measured, Seen};
 
 const NULL_8: Load = Load::even(8, 32, Pace::Rate(5000.0));
 const NULL_16: Load = Load::even(16, 32, Pace::Rate(2500.0));

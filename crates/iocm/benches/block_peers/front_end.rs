@@ -22,8 +22,8 @@ fn connect(socket: &Path) -> Outcome<Blkio> {
     }
 }
 
-/// Sends requests at random places; how long each took, microseconds.
-pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<Vec<u32>> {
+/// Sends requests at random places; how long each took, microseconds, and the connection, which is still open.
+pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
     let Load { depth, pace, requests, .. } = load;
     // A timer that is late by the usual 50 us would make bursts of what is due one after another.
     if !matches!(pace, Pace::Rate(_)) {
@@ -44,7 +44,7 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<Vec<u32>> {
     loop {
         let now = Instant::now();
         if now >= end {
-            return Ok(latencies);
+            return Ok((latencies, blkio));
         }
         let mut next = end;
         while let Some(&slot) = free.last() {

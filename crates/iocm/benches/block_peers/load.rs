@@ -1,6 +1,6 @@
 //! The loads: how many devices, and what their front-ends ask of them and when.
 
-use crate::Disk;
+use crate::block_peers::peer::Disk;
 use std::time::Duration;
 
 /// The largest request of [`Requests::Mixed`], bytes.

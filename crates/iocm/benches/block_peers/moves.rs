@@ -40,7 +40,7 @@ pub(crate) fn print(directory: &Path, image: &Path) -> Outcome<()> {
             }
         }
     }
-    let requests = driver.join().map_err(|_| "a front-end failed")??.len();
+    let requests = driver.join().map_err(|_| "a front-end failed")??.0.len();
     pauses.sort_unstable();
     let at = |share: usize| pauses.get((pauses.len() * share / 1000).min(pauses.len().saturating_sub(1)));
     let us = |ns: Option<&u64>| ns.map_or(f64::NAN, |ns| *ns as f64 / 1e3);
