@@ -60,7 +60,7 @@ impl HttpLoad {
             crowd: None,
             tally: Tally::default(),
         };
-        let tally = threads::run((0..self.threads).map(part).collect())?;
+        let tally = threads::run((0..self.threads).map(part).collect(), || ())?;
         Ok(tally.outcome(Protocol::Http, self.connections, self.rate, self.duration))
     }
 

@@ -60,6 +60,15 @@ impl MqttLoad {
     /// If the settings cannot work, if this machine does not allow so many connections, or if the broker
     /// accepts none.
     pub fn run(&self) -> Result<LoadResult, LoadError> {
+        self.run_when(|| ())
+    }
+
+    /// The same, but publishes only once `connected` has returned, which is called when all clients are connected: so that
+    /// several processes begin together.
+    ///
+    /// # Errors
+    /// Those of [`MqttLoad::run`].
+    pub fn run_when(&self, connected: impl FnOnce()) -> Result<LoadResult, LoadError> {
         self.check()?;
         let all = self.connections.saturating_add(self.subscribers);
         machine::allow_files(all, self.threads)?;
@@ -76,7 +85,7 @@ impl MqttLoad {
             crowd: None,
             tally: Tally::default(),
         };
-        let tally = threads::run((0..self.threads).map(part).collect())?;
+        let tally = threads::run((0..self.threads).map(part).collect(), connected)?;
         Ok(tally.outcome(Protocol::Mqtt, all, self.rate, self.duration))
     }
 

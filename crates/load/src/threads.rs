@@ -17,8 +17,8 @@ pub(super) trait Part: Send {
     fn measure(self, begin: Instant) -> Result<Tally, LoadError>;
 }
 
-/// Runs all parts; the first error ends all of them.
-pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
+/// Runs all parts, which begin once all have opened and `when_opened` has returned; the first error ends all of them.
+pub(super) fn run<P: Part>(parts: Vec<P>, when_opened: impl FnOnce()) -> Result<Tally, LoadError> {
     thread::scope(|scope| {
         let (opened, all_opened) = mpsc::channel();
         let threads: Vec<_> = parts
@@ -40,6 +40,7 @@ pub(super) fn run<P: Part>(parts: Vec<P>) -> Result<Tally, LoadError> {
             .collect();
         drop(opened);
         all_opened.iter().take(threads.len()).collect::<Result<(), LoadError>>()?;
+        when_opened();
         let begin = Instant::now() + PAUSE;
         let mut all = Tally::default();
         let mut failed = None;
@@ -88,6 +89,6 @@ mod tests {
 
     #[test]
     fn one_that_cannot_open_ends_all() {
-        assert!(run(vec![Fails, Fails]).is_err());
+        assert!(run(vec![Fails, Fails], || ()).is_err());
     }
 }

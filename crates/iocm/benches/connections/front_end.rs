@@ -1,0 +1,153 @@
+//! A vhost-user front-end whose guest is the kernel's TCP/IP of a network namespace: it moves packets between a tap there
+//! and a queue pair, many at a time, without offloads.
+
+use crate::Outcome;
+use iocm::device::net::TapQueue;
+use iocm::ring::RingFeatures;
+use iocm::testing::{DATA, Driver, FrontEnd, SIZE};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// As Linux guests have it.
+const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: false };
+/// QEMU's default.
+const BUFFERS: u16 = 256;
+/// Bytes of a buffer: a header and a packet of an MTU of 1500.
+const ROOM: u32 = 2048;
+/// Packets that are moved before the other side is told.
+const BATCH: usize = 64;
+
+/// A queue each of whose buffers has one descriptor.
+struct Queue {
+    driver: Driver,
+    kick: OwnedFd,
+    first: u64,
+    /// [`Self::first`] in this process.
+    memory: *mut u8,
+    free: Vec<u16>,
+    /// The buffer of each descriptor.
+    buffers: Vec<u16>,
+    writable: bool,
+}
+
+impl Queue {
+    fn new(driver: Driver, first: u64, writable: bool) -> Outcome<Self> {
+        let mut memory = std::ptr::null_mut();
+        let size = ROOM * u32::from(BUFFERS);
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        if !driver.memory.parts(first, size, |part| memory = part.pointer) {
+            return Err("the buffers are not in the guest's memory".into());
+        }
+        let (free, buffers) = ((0..BUFFERS).collect(), vec![0; usize::from(BUFFERS)]);
+        Ok(Self { driver, kick, first, memory, free, buffers, writable })
+    }
+
+    /// A buffer that the device does not have.
+    fn buffer(&mut self, number: u16) -> &mut [u8] {
+        let room = ROOM as usize;
+        // SAFETY: as much is mapped there in one piece, and nobody else writes to a buffer that is not available.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.wrapping_add(usize::from(number) * room), room) }
+    }
+
+    fn add(&mut self, number: u16, size: usize) -> Outcome<()> {
+        let address = self.first + u64::from(number) * u64::from(ROOM);
+        let added = self.driver.add(&[(address, size as u32, self.writable)]);
+        self.buffers[usize::from(added.ok_or("a ring has fewer descriptors than buffers")?)] = number;
+        Ok(())
+    }
+
+    /// A buffer that came back, and how many bytes the device wrote to it.
+    fn take(&mut self) -> Option<(u16, usize)> {
+        let (id, written) = self.driver.take()?;
+        Some((self.buffers[usize::from(id)], written as usize))
+    }
+
+    fn kick(&self, before: u16) -> Outcome<()> {
+        if self.driver.offered() != before && self.driver.must_kick(before) {
+            rustix::io::write(&self.kick, &1_u64.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Moves packets until it is told to end.
+pub(crate) fn pump(tap: &TapQueue, back_end: UnixStream, ends: &AtomicBool) -> Outcome<()> {
+    let driver = Driver::new(BUFFERS, FEATURES);
+    let mut front = FrontEnd::new(back_end)?;
+    front.negotiate(&driver, 0)?;
+    let mut transmit = Queue::new(driver.second(), DATA + SIZE / 2, false)?;
+    let mut receive = Queue::new(driver, DATA, true)?;
+    for (index, queue) in [&mut receive, &mut transmit].into_iter().enumerate() {
+        // Each queue has a kick of its own; one call is enough.
+        std::mem::swap(&mut front.kick, &mut queue.kick);
+        if !front.start(index as u32, &queue.driver.layout(), u32::from(BUFFERS), 0)? {
+            return Err(format!("the back-end refuses virtqueue {index}").into());
+        }
+        std::mem::swap(&mut front.kick, &mut queue.kick);
+    }
+    let before = receive.driver.offered();
+    while let Some(number) = receive.free.pop() {
+        receive.add(number, ROOM as usize)?;
+    }
+    receive.kick(before)?;
+    let mut asks_for_calls = true;
+    while !ends.load(Ordering::Relaxed) {
+        let sent = send(tap, &mut transmit)?;
+        let moved = deliver(tap, &mut receive)? | sent;
+        let sleeps = !moved && asks_for_calls;
+        if sleeps {
+            wait(tap, &front.call, transmit.free.is_empty())?;
+        }
+        // What came before a call was asked for is found by one more look.
+        asks_for_calls = !moved && !sleeps;
+        receive.driver.enable_calls(asks_for_calls);
+        transmit.driver.enable_calls(asks_for_calls && transmit.free.is_empty());
+    }
+    Ok(())
+}
+
+/// Sends what the namespace wants to send. Whether there was anything.
+fn send(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
+    while let Some((number, _)) = queue.take() {
+        queue.free.push(number);
+    }
+    let before = queue.driver.offered();
+    for _ in 0..BATCH {
+        let Some(&number) = queue.free.last() else { break };
+        let Some(size) = tap.read(queue.buffer(number)) else { break };
+        queue.free.pop();
+        queue.add(number, size)?;
+    }
+    queue.kick(before)?;
+    Ok(queue.driver.offered() != before)
+}
+
+/// Hands what was received to the namespace. Whether there was anything.
+fn deliver(tap: &TapQueue, queue: &mut Queue) -> Outcome<bool> {
+    let before = queue.driver.offered();
+    for _ in 0..BATCH {
+        let Some((number, written)) = queue.take() else { break };
+        // What the kernel has no room for is lost, as in any network card.
+        let _ = rustix::io::write(tap.file(), &queue.buffer(number)[..written.min(ROOM as usize)]);
+        queue.add(number, ROOM as usize)?;
+    }
+    queue.kick(before)?;
+    Ok(queue.driver.offered() != before)
+}
+
+/// Sleeps until there may be something to move; a moment at most, to see that it is to end.
+fn wait(tap: &TapQueue, call: &OwnedFd, is_full: bool) -> Outcome<()> {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let mut files = vec![PollFd::new(call, PollFlags::IN)];
+    if !is_full {
+        files.push(PollFd::from_borrowed_fd(tap.file(), PollFlags::IN));
+    }
+    match poll(&mut files, Some(&moment)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let _ = rustix::io::read(call, &mut [0; 8]);
+    Ok(())
+}
