@@ -36,7 +36,8 @@ const INIT: &str = "#!/bin/busybox sh\n\
 /// The kernel's arguments. None of them changes a guest's behaviour, except that mitigations, which take an
 /// emulated CPU seconds, are off.
 const ARGUMENTS: &str = "console=hvc0 nokaslr mitigations=off loglevel=4 cryptomgr.notests apparmor=0 audit=0 \
-    initcall_blacklist=load_system_certificate_list panic=-1 work=busy";
+    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
+    ftrace_check_for_weak_functions,trace_eval_init panic=-1 work=busy";
 
 /// Additional arguments for an HVM guest's kernel. On the emulated CPU, which is of AMD's family 10h, it
 /// looks for an AGP bridge on all 256 buses twice. Each of these 16,384 accesses wakes the device model,

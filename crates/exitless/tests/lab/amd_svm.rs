@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::command::{bare, probe_with, run};
+use crate::command::{bare, probe_with, quick_boot, run};
 use crate::top::Typist;
 
 #[test]
@@ -178,10 +178,13 @@ fn opening_the_node_of_a_device_loads_its_module() {
 
 #[test]
 fn a_nested_linux_guest_boots_and_exits_are_recorded() {
-    let qemu = "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
-                -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-                -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -no-reboot -nodefaults -no-user-config \
-                -serial stdio";
+    let qemu = concat!(
+        "qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split \
+         -cpu host -smp 2 -m 256 -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
+         -append 'console=ttyS0 panic=-1 reboot=t quiet ",
+        quick_boot!(),
+        "' -nographic -no-reboot -nodefaults -no-user-config -serial stdio"
+    );
     let script =
         format!("trace-cmd record -q -o /tmp/trace.dat -e kvm:kvm_exit {qemu} && ls -s /tmp/trace.dat");
     let said = run(&["lab", "run", "amd-svm", "--timeout", "240", "--", "sh", "-c", &script]);
@@ -214,12 +217,16 @@ fn the_payload_runs_in_every_mode_on_a_real_svm() {
 }
 
 /// A QEMU guest that boots, powers off and stays in that state, so that its counters stand still.
-pub(crate) const STILL_GUEST: &str = "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
-    -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
-    -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-    -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -nodefaults -no-user-config -no-shutdown \
-    -object iothread,id=iothread1 -qmp unix:/tmp/qmp,server=on,wait=off -serial file:/tmp/serial & QEMU=$!; \
-    until grep -q 'Power down' /tmp/serial; do sleep 1; done; sleep 2";
+pub(crate) const STILL_GUEST: &str = concat!(
+    "qemu-system-x86_64 -name guest=web,,1,debug-threads=on \
+     -M microvm,accel=kvm,pit=off,pic=off,rtc=off,isa-serial=on,kernel-irqchip=split -cpu host -smp 2 -m 256 \
+     -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
+     -append 'console=ttyS0 panic=-1 reboot=t quiet ",
+    quick_boot!(),
+    "' -nographic -nodefaults -no-user-config -no-shutdown \
+     -object iothread,id=iothread1 -qmp unix:/tmp/qmp,server=on,wait=off -serial file:/tmp/serial & QEMU=$!; \
+     until grep -q 'Power down' /tmp/serial; do sleep 1; done; sleep 2"
+);
 
 #[test]
 fn a_vm_is_found_and_its_counters_are_the_kernels_from_every_source() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::arms::{exits, near};
-use crate::command::{Dom0, Said, exitless, run, said};
+use crate::command::{Dom0, Said, exitless, quick_boot, run, said};
 use crate::doctor::found;
 use crate::experiment::{figure, shortened, study};
 
@@ -17,9 +17,9 @@ fn guest(kernel: &str, initrd: &str, job: &str) -> String {
         "echo '{job}' > job.sh; cp {initrd} initrd; echo job.sh | busybox cpio -o -H newc >> initrd; \
          qemu-system-x86_64 -name guest=assigned -M q35,accel=kvm,kernel-irqchip=split,vmport=off,hpet=off -cpu host \
          -m 128 -global kvm-pit.lost_tick_policy=discard -kernel {kernel} -initrd initrd \
-         -append 'console=ttyS0 quiet nokaslr mitigations=off no_timer_check cryptomgr.notests audit=0 idle=halt \
-         pci=lastbus=0 initcall_blacklist=load_system_certificate_list,jent_mod_init' -nographic -nodefaults \
-         -no-user-config -serial file:serial -device vfio-pci,host=$DEVICE & QEMU=$!"
+         -append 'console=ttyS0 quiet nokaslr mitigations=off audit=0 idle=halt pci=lastbus=0 {quick}' \
+         -nographic -nodefaults -no-user-config -serial file:serial -device vfio-pci,host=$DEVICE & QEMU=$!",
+        quick = quick_boot!()
     )
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::run;
+use crate::command::{quick_boot, run};
 
 /// Exits of L2 by row, those that a table has.
 fn nested(table: &Value) -> Vec<(String, u64)> {
@@ -20,7 +20,7 @@ fn exits_of_a_guest_in_a_guest_are_told_from_the_guests_own() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().to_str().unwrap();
     let options = ["--timeout", "400", "--get", "out", "--output", output];
-    let script = include_str!("nested.sh");
+    let script = concat!("export QUICK='", quick_boot!(), "'\n", include_str!("nested.sh"));
     let said = run(&[&["lab", "run", "amd-svm"], &options[..], &["--", "sh", "-c", script]].concat());
     let text = |name: &str| fs::read_to_string(folder.path().join("out").join(name)).unwrap_or_default();
     assert_eq!(said.status, 0, "{}{}{}{}", said.out, said.err, text("err"), text("l1.txt"));

@@ -25,7 +25,7 @@ truncate -s %4096 l1.img
 
 cat >guest <<'EOF'
 qemu-system-x86_64 -M microvm,accel=kvm,pit=off,pic=off,rtc=on,isa-serial=on,kernel-irqchip=split -cpu host -smp 1 -m 640 \
-    -kernel /opt/exitless/guest/vmlinux -initrd l1.img -append 'console=ttyS0 panic=-1 reboot=t quiet' \
+    -kernel /opt/exitless/guest/vmlinux -initrd l1.img -append "console=ttyS0 panic=-1 reboot=t quiet $QUICK" \
     -nographic -no-reboot -nodefaults -no-user-config -serial stdio >out/l1.txt </dev/null
 EOF
 perf stat -x, -o out/perf.csv -a -e kvm:kvm_nested_vmexit -e kvm:kvm_nested_vmexit_inject -- \

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::run;
+use crate::command::{quick_boot, run};
 
 /// The start of the scripts: `traced NAME ARGUMENT...` starts a trace and returns when it is running, `ended
 /// NAME` interrupts it and writes its status to a file.
@@ -148,17 +148,21 @@ exitless trace > nothing.out 2> nothing.err; echo $? > nothing.status
 
 #[test]
 fn avics_inhibit_reasons_of_a_qemu_have_names_and_states() {
-    let script = r#"
+    let script = concat!(
+        r#"
 modprobe -r kvm_amd; modprobe kvm_amd avic=1 force_avic=1
 traced web exitless trace --vm web
 traced lines exitless trace --json --event all --unchanged
 traced other exitless trace --vm other
 qemu-system-x86_64 -name guest=web,debug-threads=on -M pc,accel=kvm -cpu host -smp 2 -m 256 \
     -kernel /opt/exitless/guest/vmlinux -initrd /opt/exitless/guest/initrd.img \
-    -append 'console=ttyS0 panic=-1 reboot=t quiet' -nographic -no-reboot -nodefaults -no-user-config \
+    -append 'console=ttyS0 panic=-1 reboot=t quiet "#,
+        quick_boot!(),
+        r#"' -nographic -no-reboot -nodefaults -no-user-config \
     -serial stdio > qemu.out 2>&1 < /dev/null
 ended web; ended lines; ended other
-"#;
+"#
+    );
     let folder = tempfile::tempdir().unwrap();
     let file = in_lab("amd-svm", script, folder.path());
     let text = file("web.out");

@@ -15,7 +15,8 @@ use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
 /// Kernel arguments of every domain: those of QEMU's guests that apply to a domain of Xen. The kernel's log
 /// shares the console with the agent's frames, so little of it is shown there.
 const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3 panic=-1 oops=panic cryptomgr.notests net.ifnames=0 rdinit=/init \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init";
+    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
+    ftrace_check_for_weak_functions,trace_eval_init";
 
 /// Xen's own scripts for disks and networks search for sharers and for bridges, which takes an emulated CPU
 /// longer than xl waits. These scripts only set what the backends need. A root that is a file gets a loop

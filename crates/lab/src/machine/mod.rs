@@ -25,12 +25,13 @@ use crate::xen_image::XenImage;
 
 /// Arguments of every laboratory's kernel. Those on the second and third line turn off work that is expensive
 /// on an emulated CPU and that no measurement here needs: self-tests of ciphers, certificates, entropy
-/// collection, watchdogs. The check of the timer (`no_timer_check`) compares with real time, and an emulator
-/// that has to wait for a CPU fails it. `oops=panic` is there because a kernel that continued after an oops
-/// could hang for ever on locks of the dead thread.
+/// collection, watchdogs, a look-up of each place of ftrace. The check of the timer (`no_timer_check`) compares with real
+/// time, and an emulator that has to wait for a CPU fails it. `oops=panic` is there because a kernel that continued after
+/// an oops could hang for ever on locks of the dead thread.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check \
     cryptomgr.notests apparmor=0 audit=0 nowatchdog tsc=reliable rcupdate.rcu_expedited=1 \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init \
+    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
+    ftrace_check_for_weak_functions \
     rdinit=/init";
 
 /// A machine that is about to be powered on.
