@@ -121,6 +121,8 @@ impl Laboratory<'_> {
         let files = folder.path().join("files.tar");
         let out = File::create(&files).map_err(Error::file("Could not write", &files))?;
         let mut watch = self.watch(request, begun, out);
+        // It is dropped after the emulator, which has the other end.
+        let mut connected = None;
         let mut process = Process::start(&power_on, folder.path())?;
         on_happening(Happening::PoweredOn(process.time()));
         let followed = match &snapshot {
@@ -134,7 +136,7 @@ impl Laboratory<'_> {
             if let Some(ending) = watch.until(&mut process, "terminal", on_happening)? {
                 return Ok(ending);
             }
-            let _bridging = bridge.connect()?;
+            connected = Some(bridge.connect()?);
             watch.follow(&mut process, on_happening)
         });
         let ending = match (followed, snapshot) {
@@ -142,6 +144,7 @@ impl Laboratory<'_> {
             (followed, _) => followed?,
         };
         drop(process);
+        drop(connected);
         let brought = take_out(&files, &request.output)?;
         watch.timings.total = begun.elapsed().as_secs_f64();
         Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -18,6 +19,8 @@ use crate::job::TerminalSize;
 
 /// Typed keys arrive one by one; pasted text is sent in frames that are small for a slow line.
 const PIECE: usize = 256;
+/// Time for the rest of the output, which a terminal that is stopped (Ctrl-S) does not take.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// A pseudo-terminal whose far end the emulator opens as a serial line.
 #[derive(Debug)]
@@ -29,12 +32,20 @@ pub(crate) struct Bridge {
     far: File,
 }
 
-/// The user's terminal in raw mode; dropping this restores its settings.
+/// The user's terminal in raw mode. Dropping this, when the emulator has ended, shows the rest of the output and restores
+/// the terminal's settings.
 #[derive(Debug)]
 pub(crate) struct Connected {
     before: Termios,
     sizes: Handle,
-    _far: File,
+    screen: Option<Screen>,
+}
+
+/// The way of the output to the user's terminal.
+#[derive(Debug)]
+struct Screen {
+    far: Option<File>,
+    all_shown: Receiver<()>,
 }
 
 impl Bridge {
@@ -77,16 +88,37 @@ impl Bridge {
         thread::spawn(move || send(&frames, near));
         thread::spawn(move || read_keys(&typed));
         thread::spawn(move || follow_window(size, changes, &resized));
-        thread::spawn(move || pass(back, io::stdout()));
-        Ok(Connected { before, sizes, _far: self.far })
+        Ok(Connected { before, sizes, screen: Some(Screen::show(back, self.far, io::stdout())) })
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
         self.sizes.close();
+        drop(self.screen.take());
         // The terminal may be gone, and then there is nothing to restore.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
+    }
+}
+
+impl Screen {
+    fn show(back: File, far: File, to: impl Write + Send + 'static) -> Self {
+        let (shown, all_shown) = channel();
+        thread::spawn(move || {
+            pass(back, to);
+            // The receiver is gone if this took too long.
+            let _ = shown.send(());
+        });
+        Self { far: Some(far), all_shown }
+    }
+}
+
+impl Drop for Screen {
+    /// The end of the command is told by another way, and may be here before its last output.
+    fn drop(&mut self) {
+        // Nobody else has the far end open any more, so that reading from the near end comes to its end.
+        drop(self.far.take());
+        let _ = self.all_shown.recv_timeout(LAST_WORDS);
     }
 }
 
@@ -153,5 +185,41 @@ fn pass(mut from: impl Read, mut to: impl Write) {
         if to.write_all(&buffer[..count]).and_then(|()| to.flush()).is_err() {
             break;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A terminal that takes a byte each millisecond.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            thread::sleep(Duration::from_millis(1));
+            self.0.lock().unwrap().extend(bytes.first());
+            Ok(bytes.len().min(1))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_that_nobody_has_seen_at_the_end_is_shown() {
+        let (near, line) = pseudo_terminal().unwrap();
+        let open = || File::options().read(true).write(true).open(&line).unwrap();
+        let (far, mut emulator) = (open(), open());
+        raw(&far).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let screen = Screen::show(File::from(near), far, Slow(Arc::clone(&seen)));
+        emulator.write_all(&[b'x'; 200]).unwrap();
+        drop(emulator);
+        drop(screen);
+        assert_eq!(*seen.lock().unwrap(), [b'x'; 200]);
     }
 }

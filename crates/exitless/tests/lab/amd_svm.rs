@@ -104,17 +104,21 @@ fn a_shell_on_a_terminal_takes_what_is_typed_and_returns_its_status() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = script.stdout.take().unwrap();
-    let mut seen = Vec::new();
-    let mut byte = [0];
-    while !seen.ends_with(b"# ") && out.read(&mut byte).unwrap() == 1 {
-        seen.extend(byte);
-    }
-    script.stdin.as_mut().unwrap().write_all(b"tty; echo $((6 * 7)); exit 5\n").unwrap();
-    out.read_to_end(&mut seen).unwrap();
-    let seen = String::from_utf8_lossy(&seen);
-    assert_eq!(script.wait().unwrap().code(), Some(5), "{seen}");
+    let (mut out, mut keys) = (script.stdout.take().unwrap(), script.stdin.take().unwrap());
+    let mut until = |end: &[u8]| {
+        let (mut seen, mut byte) = (Vec::new(), [0]);
+        while !seen.ends_with(end) && out.read(&mut byte).unwrap() == 1 {
+            seen.extend(byte);
+        }
+        String::from_utf8_lossy(&seen).into_owned()
+    };
+    until(b"# ");
+    // The output is awaited, because script waits for no more than 10 ms when its program has ended.
+    keys.write_all(b"tty; echo $((6 * 7))\n").unwrap();
+    let seen = until(b"42\r\n");
     assert!(seen.contains("/dev/pts/0") && seen.contains("42"), "{seen}");
+    keys.write_all(b"exit 5\n").unwrap();
+    assert_eq!(script.wait().unwrap().code(), Some(5), "{seen}");
 }
 
 #[test]
