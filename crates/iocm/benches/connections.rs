@@ -4,10 +4,11 @@
 //! `cargo bench -p iocm --bench connections [-- ROUNDS | few] [PART]...`, as root, with mosquitto: a PART of the names of
 //! what carries the packets leaves out the others, and `few` only tests, with 600 connections. A guest is a network
 //! namespace, whose TCP/IP is this kernel's, with a broker and a vhost-user front-end; the clients of each broker are in
-//! another such namespace. All twelve are ports of one switch of this daemon, or of the kernel's bridge, which has no back-end and no
-//! front-ends. Messages begin when all connections are open. Latencies count from the moment at which a message was due,
-//! and are those of the worst guest. `IOCM_BENCH_RATES=10000,30000` are other rates, `IOCM_BENCH_SECONDS` is the duration of
-//! each, and `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor is used. All samples are kept.
+//! another such namespace. All twelve are ports of one switch of this daemon, or of the kernel's bridge, which has no
+//! back-end and no front-ends. Messages begin when all connections are open. Latencies count from the moment at which a
+//! message was due, and are those of the worst guest. `IOCM_BENCH_RATES=10000,30000` are other rates,
+//! `IOCM_BENCH_SECONDS` is the duration of each, and `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor is used.
+//! All samples are kept.
 
 mod common;
 
@@ -20,7 +21,7 @@ mod connections {
 use common::{busy, cpu};
 use connections::namespace::Namespace;
 use connections::network::{Carrier, Network, exitless, serve};
-use load::{LoadResult, MqttLoad};
+use load::{LoadResult, MOSQUITTO, MqttLoad};
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -40,17 +41,6 @@ const GUESTS: u32 = 6;
 const SUBSCRIBERS: u32 = 4;
 /// A broker's ports: one for each 12,000 connections, for which the kernel finds a free port quickly.
 const PORTS: [u16; 2] = [1883, 2883];
-/// Nothing is dropped, because a broker that drops messages would look fast.
-const BROKER: &str = "\
-allow_anonymous true
-user root
-persistence false
-log_type none
-set_tcp_nodelay true
-max_queued_messages 0
-max_inflight_messages 0
-";
-
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// A program that the kernel kills when this one ends, however it does.
@@ -351,7 +341,7 @@ fn measure(carrier: Carrier, rate: u32, plan: &Plan) -> Outcome<Seen> {
     let network = Network::new(carrier, 2 * GUESTS)?;
     let (guests, outside) = network.namespaces.split_at(GUESTS as usize);
     let listeners: String = PORTS.iter().map(|port| format!("listener {port}\n")).collect();
-    std::fs::write("mosquitto.conf", format!("{listeners}{BROKER}"))?;
+    std::fs::write("mosquitto.conf", format!("{listeners}{MOSQUITTO}"))?;
     let broker = |guest: &Namespace| -> Outcome<Running> {
         let mut broker = guest.command("mosquitto");
         Ok(Running(broker.args(["-c", "mosquitto.conf"]).stderr(log()?).spawn()?))

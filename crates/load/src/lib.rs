@@ -21,5 +21,5 @@ mod threads;
 
 pub use error::LoadError;
 pub use http::HttpLoad;
-pub use mqtt::MqttLoad;
+pub use mqtt::{MOSQUITTO, MqttLoad};
 pub use outcome::{LOAD_FORMAT, Latency, LoadResult, NoOutcome, Protocol};

@@ -15,6 +15,18 @@ use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use clients::Client;
 use clients::{Role, SMALLEST_MESSAGE, message, topic};
 
+/// The configuration of a mosquitto for this load, but for its listeners: everyone may connect, and nothing is written.
+/// Queues are unlimited, because a broker that drops messages would look fast. Source: mosquitto.conf(5).
+pub const MOSQUITTO: &str = "\
+allow_anonymous true
+user root
+persistence false
+log_type none
+set_tcp_nodelay true
+max_queued_messages 0
+max_inflight_messages 0
+";
+
 /// Unsent bytes above which a client publishes nothing more: the broker does not keep up.
 const MOST_WAITING: usize = 256 * 1024;
 /// The most unacknowledged messages of a client: an identifier must not be reused before its acknowledgement.

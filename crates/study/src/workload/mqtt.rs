@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use load::LoadResult;
+use load::{LoadResult, MOSQUITTO};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,18 +24,6 @@ const BETWEEN_PORTS: u16 = 1000;
 const MOST_LISTENERS: u32 = 60;
 /// The broker's open files other than connections.
 const SPARE_FILES: u32 = 100;
-
-/// The broker's configuration: everyone may connect, and nothing is written, because the folder is discarded.
-/// Queues are unlimited, because a broker that drops messages would look fast.
-const BROKER: &str = "\
-allow_anonymous true
-user root
-persistence false
-log_type none
-set_tcp_nodelay true
-max_queued_messages 0
-max_inflight_messages 0
-";
 
 /// Settings of messages through a broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -194,7 +182,7 @@ impl Adapter for Mqtt {
         let ports = self.ports(setting);
         let address = setting.guest_address(Place::Host);
         let listeners: String = ports.iter().map(|port| format!("listener {port}\n")).collect();
-        let broker = shell::quoted(&format!("{listeners}{BROKER}"));
+        let broker = shell::quoted(&format!("{listeners}{MOSQUITTO}"));
         let prepare = format!("{folder}printf %s {broker} >mosquitto.conf\n");
         let files =
             self.part(setting.scene.guests).0.saturating_add(self.subscribers).saturating_add(SPARE_FILES);
