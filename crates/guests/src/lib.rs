@@ -6,6 +6,7 @@ mod connection;
 mod facts;
 mod files;
 mod host;
+mod kernel;
 mod last_words;
 mod libvirt;
 mod pass_through;

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use guest::{AGENT_ARGUMENT, PORT_NAME, Port, ROOT_SERIAL, Settings};
+use guest::{PORT_NAME, Port, ROOT_SERIAL, Settings};
 
 use super::super::GuestFiles;
+use super::super::kernel::command_line;
 use super::super::plan::{Accelerator, DiskBus, Irqchip, NetModel, Pit, QemuPlan};
 use super::devices;
 use super::network::Wiring;
@@ -15,15 +16,11 @@ use super::options::{escaped, virtio_suffix};
 /// The monitor's socket, in the guest's folder.
 pub(super) const MONITOR: &str = "qmp.sock";
 
-/// Kernel arguments of every guest. Self-tests, which are slow on an emulated CPU, are off, and so is the
-/// check of the timer against real time, which fails when an emulator has to wait for a CPU. ACPI lists all
-/// of QEMU's host bridges, so the kernel need not search other PCI buses (`lastbus`), which takes 8,000
-/// exits. A microvm has no RTC, and the driver waits 2.7 s for one (`cmos_init`). Two initcalls prepare for tracing the guest
-/// from inside, a fifth of its boot on an emulated CPU. Without `ftrace_check_for_weak_functions` ftrace finds the places
-/// that are no functions when it lists them; without `trace_eval_init` the formats of events keep the names of enumerations.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic reboot=t no_timer_check cryptomgr.notests net.ifnames=0 rdinit=/init pci=lastbus=0 \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,cmos_init,\
-    ftrace_check_for_weak_functions,trace_eval_init";
+/// Kernel arguments of these guests. The check of the timer against real time is off, which fails when an emulator has to
+/// wait for a CPU. ACPI lists all of QEMU's host bridges, so the kernel need not search other PCI buses (`lastbus`), which
+/// takes 8,000 exits. A microvm has no RTC, and the driver waits 2.7 s for one (`cmos_init`).
+const KERNEL_ARGUMENTS: &str =
+    "console=ttyS0 loglevel=4 reboot=t no_timer_check pci=lastbus=0 initcall_blacklist=cmos_init";
 
 /// Ports of the serial device: the agent's is number 1, because 0 is a console's. Each has two queues, and by default
 /// there are 31: 0.15 s of an emulated CPU to set up.
@@ -123,9 +120,7 @@ fn kernel_arguments(plan: &QemuPlan, wiring: &Wiring) -> String {
         data: plan.disk().is_some(),
         network: wiring.guest.clone(),
     };
-    let own = settings.arguments().join(" ");
-    let given = plan.kernel_arguments.join(" ");
-    format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
+    command_line(KERNEL_ARGUMENTS, &settings, &plan.kernel_arguments)
 }
 
 #[cfg(test)]

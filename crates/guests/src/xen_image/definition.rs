@@ -6,17 +6,16 @@ use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use guest::{AGENT_ARGUMENT, Network, Port, Settings};
+use guest::{Network, Port, Settings};
 
 use super::super::GuestFiles;
 use super::super::addresses::{PREFIX, measured_network};
+use super::super::kernel::command_line;
 use super::super::plan::{XenDomainType, XenImagePlan, XlValue};
 
-/// Kernel arguments of every domain: those of QEMU's guests that apply to a domain of Xen. The kernel's log
-/// shares the console with the agent's frames, so little of it is shown there.
-const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3 panic=-1 oops=panic cryptomgr.notests net.ifnames=0 rdinit=/init \
-    initcall_blacklist=load_system_certificate_list,jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
-    ftrace_check_for_weak_functions,trace_eval_init";
+/// Kernel arguments of these domains. The kernel's log shares the console with the agent's frames, so little of it is shown
+/// there.
+const KERNEL_ARGUMENTS: &str = "console=hvc0 loglevel=3";
 
 /// Xen's own scripts for disks and networks search for sharers and for bridges, which takes an emulated CPU
 /// longer than xl waits. These scripts only set what the backends need. A root that is a file gets a loop
@@ -150,8 +149,7 @@ fn kernel_arguments(plan: &XenImagePlan, index: u32) -> String {
     let (host, address) = measured_network(index);
     let network = plan.net.then_some(Network::Static { address, prefix: PREFIX, host });
     let settings = Settings { modules, port: Port::XenConsole, data: false, network };
-    let (own, given) = (settings.arguments().join(" "), plan.kernel_arguments.join(" "));
-    format!("{KERNEL_ARGUMENTS} {own} {given} -- {AGENT_ARGUMENT}")
+    command_line(KERNEL_ARGUMENTS, &settings, &plan.kernel_arguments)
 }
 
 #[cfg(test)]
