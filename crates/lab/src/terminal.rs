@@ -103,13 +103,7 @@ impl Drop for Connected {
 
 impl Screen {
     fn show(back: File, far: File, to: impl Write + Send + 'static) -> Self {
-        let (shown, all_shown) = channel();
-        thread::spawn(move || {
-            pass(back, to);
-            // The receiver is gone if this took too long.
-            let _ = shown.send(());
-        });
-        Self { far: Some(far), all_shown }
+        Self { far: Some(far), all_shown: pass(back, to) }
     }
 }
 
@@ -179,13 +173,23 @@ fn follow_window(mut told: TerminalSize, mut changes: Signals, frames: &Sender<F
     }
 }
 
-fn pass(mut from: impl Read, mut to: impl Write) {
-    let mut buffer = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if to.write_all(&buffer[..count]).and_then(|()| to.flush()).is_err() {
-            break;
+/// Passes a terminal's output on in a thread, which says so when it has passed all.
+pub(crate) fn pass(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+) -> Receiver<()> {
+    let (passed, all_passed) = channel();
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..count]).and_then(|()| to.flush()).is_err() {
+                break;
+            }
         }
-    }
+        // The receiver is gone if this took too long.
+        let _ = passed.send(());
+    });
+    all_passed
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! QEMU's TCG with SVM: the quick laboratory.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::command::{bare, probe_with, quick_boot, run};
 use crate::top::Typist;
@@ -95,30 +94,14 @@ fn a_file_that_cannot_be_brought_out_is_said_and_the_others_come() {
 
 #[test]
 fn a_shell_on_a_terminal_takes_what_is_typed_and_returns_its_status() {
-    let shell = format!("{} lab shell amd-svm --bare", env!("CARGO_BIN_EXE_exitless"));
-    // script gives the shell a terminal, and passes on its status.
-    let mut script = Command::new("script")
-        .args(["-qec", &shell, "/dev/null"])
-        .env("TERM", "vt100")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut out, mut keys) = (script.stdout.take().unwrap(), script.stdin.take().unwrap());
-    let mut until = |end: &[u8]| {
-        let (mut seen, mut byte) = (Vec::new(), [0]);
-        while !seen.ends_with(end) && out.read(&mut byte).unwrap() == 1 {
-            seen.extend(byte);
-        }
-        String::from_utf8_lossy(&seen).into_owned()
-    };
-    until(b"# ");
+    let mut typist = Typist::at("amd-svm");
+    typist.until("# ");
     // The output is awaited, because script waits for no more than 10 ms when its program has ended.
-    keys.write_all(b"tty; echo $((6 * 7))\n").unwrap();
-    let seen = until(b"42\r\n");
-    assert!(seen.contains("/dev/pts/0") && seen.contains("42"), "{seen}");
-    keys.write_all(b"exit 5\n").unwrap();
-    assert_eq!(script.wait().unwrap().code(), Some(5), "{seen}");
+    typist.types("tty; echo $((6 * 7))\n");
+    typist.until("/dev/pts/0\r\n");
+    typist.until("42\r\n");
+    typist.types("exit 5\n");
+    assert_eq!(typist.leaves(), Some(5));
 }
 
 #[test]

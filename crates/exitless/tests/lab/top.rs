@@ -13,7 +13,7 @@ pub(crate) struct Typist {
 }
 
 impl Typist {
-    fn at(lab: &str) -> Self {
+    pub(crate) fn at(lab: &str) -> Self {
         Self::of(&format!("{lab} --bare"))
     }
 

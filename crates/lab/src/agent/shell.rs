@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use super::channel::Channel;
 use super::command::{ending, inside};
 use crate::frames::{Decoder, Ending, Frame};
 use crate::job::{Order, TerminalSize};
-use crate::terminal::pseudo_terminal;
+use crate::terminal::{pass, pseudo_terminal};
 
 const SERIAL: &str = "/dev/ttyS1";
 /// The highest speed that both emulators' serial lines and the kernel's driver support.
@@ -39,12 +38,7 @@ pub(super) fn run(order: &Order, size: TerminalSize, channel: &mut Channel) -> R
     let copy = |file: &File| file.try_clone().map_err(failed("sharing the terminal"));
     let (typed, keys, output, screen) = (copy(&line)?, copy(&master)?, copy(&master)?, copy(&line)?);
     thread::spawn(move || take_input(typed, keys));
-    let (written, all_written) = mpsc::channel();
-    thread::spawn(move || {
-        pass(output, screen);
-        // The receiver is gone if the shell left a program running.
-        let _ = written.send(());
-    });
+    let all_written = pass(output, screen);
     // setsid -c makes this the shell's controlling terminal, so that Ctrl-C and job control work.
     let mut command = inside("setsid", order);
     command.args(["-c", "sh", "-l"]);
@@ -90,15 +84,6 @@ fn take_input(mut line: File, mut master: File) {
             if taken.is_err() {
                 return;
             }
-        }
-    }
-}
-
-fn pass(mut from: File, mut to: File) {
-    let mut piece = [0; PIECE];
-    while let Ok(count @ 1..) = from.read(&mut piece) {
-        if to.write_all(&piece[..count]).is_err() {
-            break;
         }
     }
 }
