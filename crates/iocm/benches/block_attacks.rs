@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{busy, run_on};
+use common::{busy, rounds, run_on};
 use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
@@ -90,7 +90,7 @@ fn main() -> Outcome<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
+    let rounds = rounds();
     let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
     let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
     println!("{HONEST} disks in memory, {RATE} reads of 4 KiB a second each, one I/O worker");

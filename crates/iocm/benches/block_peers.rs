@@ -27,7 +27,7 @@ mod block_peers {
 use block_peers::front_end::drive;
 use block_peers::load::Load;
 use block_peers::peer::{Disk, Disks, Peer};
-use common::{busy, run_on};
+use common::{busy, keep_chosen, rounds, run_on};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use std::error::Error;
@@ -49,7 +49,6 @@ fn main() -> Outcome<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
     let folder_in = |place: &Path| tempfile::Builder::new().prefix("exitless-bench-").tempdir_in(place);
     let memory = folder_in(Path::new("/dev/shm"))?;
@@ -60,19 +59,13 @@ fn main() -> Outcome<()> {
         return moves(directory.path(), memory.path());
     }
     let mut peers = Peer::all_here();
-    let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
-    let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
-    let chosen = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
-    if peers.iter().any(|peer| chosen(peer.name())) {
-        peers.retain(|peer| chosen(peer.name()));
-    }
+    keep_chosen(&mut peers, |peer| peer.name().to_owned());
     let cost = block_peers::wake_up::wake_up()?;
     println!("{cost:.2} us of CPU for a thread that is woken every 80 us and does nothing");
     let mut results = Vec::new();
-    let all = Load::all().into_iter();
-    let (some, others): (Vec<_>, Vec<_>) = all.partition(|(disk, load)| chosen(&load.title(*disk)));
-    let is_whole = some.is_empty();
-    for (disk, load) in if is_whole { others } else { some } {
+    let mut loads = Load::all();
+    let is_whole = !keep_chosen(&mut loads, |(disk, load)| load.title(*disk));
+    for (disk, load) in loads {
         println!("\n{}", load.title(disk));
         println!(
             "{:<30} {:>9} {:>8} {:>8} {:>8} {:>8} {:>9}  {:>4}",
@@ -83,7 +76,7 @@ fn main() -> Outcome<()> {
                 println!("{:<30} not measured: {why}", peer.name());
             }
         }
-        for round in 0..rounds {
+        for round in 0..rounds() {
             // Each comes before the others as often as after them: disks and machines change their speed.
             peers.reverse();
             for &peer in peers.iter().filter(|peer| peer.lacks(disk).is_none()) {

@@ -18,7 +18,7 @@ mod connections {
     pub(crate) mod network;
 }
 
-use common::{busy, cpu};
+use common::{busy, cpu, keep_chosen, rounds};
 use connections::namespace::Namespace;
 use connections::network::{Carrier, Network, exitless, serve};
 use load::{LoadResult, MOSQUITTO, MqttLoad};
@@ -87,7 +87,7 @@ impl Plan {
             connections: 100_000_u32.div_ceil(GUESTS),
             rates: rates.map_err(|error| format!("{RATES} is not like 20000,40000: {error}"))?,
             seconds: seconds.map_err(|error| format!("{SECONDS} is not a number of seconds: {error}"))?,
-            rounds: std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(3),
+            rounds: rounds(),
             is_test: false,
         })
     }
@@ -144,11 +144,7 @@ fn main() -> Outcome<()> {
         println!("not compared: the monitor needs exitless (make build, or IOCM_BENCH_EXITLESS)");
         carriers.retain(|carrier| *carrier != Carrier::Monitor);
     }
-    let parts: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let chosen = |carrier: &Carrier| parts.iter().any(|part| carrier.name().contains(part.as_str()));
-    if carriers.iter().any(chosen) {
-        carriers.retain(chosen);
-    }
+    keep_chosen(&mut carriers, |carrier| carrier.name().to_owned());
     // Sockets have short paths, from the folder that is kept.
     let kept = kept()?;
     std::env::set_current_dir(&kept)?;

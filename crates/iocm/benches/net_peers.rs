@@ -15,7 +15,7 @@ mod net_peers {
     pub(crate) mod open_vswitch;
 }
 
-use common::cpu;
+use common::{cpu, keep_chosen, rounds};
 use iocm::config::Config;
 use iocm::daemon::Daemon;
 use net_peers::{aims, open_vswitch};
@@ -48,7 +48,6 @@ fn main() -> Outcome<()> {
         println!("not measured: {TESTPMD}, which is the front-end too, is not installed (package dpdk-dev)");
         return Ok(());
     }
-    let rounds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(3);
     let directory = tempfile::tempdir()?;
     let mut peers = vec![Peer::Always, Peer::Old, Peer::Adaptive, Peer::Testpmd, Peer::OpenVSwitch];
     if std::env::var_os(OLD).is_none() {
@@ -58,20 +57,14 @@ fn main() -> Outcome<()> {
         println!("not compared: {why}");
         peers.retain(|peer| *peer != Peer::OpenVSwitch);
     }
-    let parts: Vec<String> =
-        std::env::args().skip(1).filter(|word| word.starts_with(char::is_alphabetic)).collect();
-    let chosen = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
-    if peers.iter().any(|peer| chosen(peer.name())) {
-        peers.retain(|peer| chosen(peer.name()));
-    }
+    keep_chosen(&mut peers, |peer| peer.name().to_owned());
     let mut loads = vec![Load::Sink, Load::Round];
-    let is_whole = !loads.iter().any(|load| chosen(load.title()));
-    loads.retain(|load| is_whole || chosen(load.title()));
+    let is_whole = !keep_chosen(&mut loads, |load| load.title().to_owned());
     let (mut results, mut idles) = (Vec::new(), Vec::new());
     for load in loads {
         println!("\n{}", load.title());
         println!("{:<32} {:>14} {:>8} {:>22}", "", "packets a s", "CPU", "packets a CPU second");
-        for round in 0..rounds {
+        for round in 0..rounds() {
             for &peer in &peers {
                 let (rate, cpu) = measure(peer, load, directory.path())?;
                 let name = format!("{} ({})", peer.name(), round + 1);
