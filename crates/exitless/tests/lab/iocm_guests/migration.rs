@@ -140,7 +140,9 @@ fn a_guest_that_migrates_to_another_daemon_finds_all_that_it_wrote() {
     let said = |line: &str| {
         until(line, || {
             let console = std::fs::read_to_string(at("console")).unwrap_or_default();
-            console.lines().any(|said| said.contains(line)).then_some(console)
+            // The guest writes byte by byte: a line without its end is not all of it.
+            let is_whole = |said: &str| said.contains(line) && said.ends_with('\n');
+            console.split_inclusive('\n').any(is_whole).then_some(console)
         })
     };
     to.ask("set_link", json!({ "name": "net", "up": false }));
