@@ -222,6 +222,22 @@ static __attribute__((noinline)) int add_access(struct vcpu *vcpu, u32 sort, u64
 	return 0;
 }
 
+/*
+ * Global functions, which the verifier (since Linux 5.6) follows once and not for each call on each path: 12,000 instructions
+ * for kvm_entry instead of 43,000. One with the time and one without: a constant leaves less to follow.
+ */
+__attribute__((noinline)) int add_timed_access(u64 key, u32 sort, u64 now)
+{
+	struct vcpu *vcpu = find_vcpu(key);
+	return vcpu ? add_access(vcpu, sort, now, 1) : 0;
+}
+
+__attribute__((noinline)) int add_untimed_access(u64 key, u32 sort)
+{
+	struct vcpu *vcpu = find_vcpu(key);
+	return vcpu ? add_access(vcpu, sort, 0, 0) : 0;
+}
+
 INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 {
 	struct sample sample = {
@@ -237,8 +253,12 @@ INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 	vcpu->waiting = 0;
 #pragma unroll
 	for (u32 sort = 0; sort < SORTS; sort++)
-		if (waiting & (1 << sort))
-			add_access(vcpu, sort, now, timed);
+		if (!(waiting & (1 << sort)))
+			continue;
+		else if (timed)
+			add_timed_access(vcpu->key, sort, now);
+		else
+			add_untimed_access(vcpu->key, sort);
 }
 
 INLINE void note_exit(struct vcpu *vcpu)
@@ -251,7 +271,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 	u64 now = ktime_get_ns();
 	/* Of two of a sort the first is counted and only the second is timed. */
 	if (vcpu->waiting & (1 << sort))
-		add_access(vcpu, sort, now, 0);
+		add_untimed_access(vcpu->key, sort);
 	pending->value = value;
 	pending->kind = kind;
 	pending->since_ns = now;
@@ -259,7 +279,10 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		u64 start = vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
 		pending->since_ns = start;
-		add_access(vcpu, sort, now, start != 0);
+		if (start)
+			add_timed_access(vcpu->key, sort, now);
+		else
+			add_untimed_access(vcpu->key, sort);
 		vcpu->waiting &= ~(1 << sort);
 		return;
 	}

@@ -171,12 +171,6 @@ INLINE u32 spread(u64 key, u32 bits)
 	return (key * 0x9e3779b97f4a7c15ULL) >> (64 - bits);
 }
 
-#if defined(RECORD_RING) || defined(RECORD_PERF)
-#include "record.h"
-#else
-#include "cells.h"
-#endif
-
 INLINE struct vcpu *find_vcpu(u64 key)
 {
 	u32 at = spread(key, PLACES_BITS);
@@ -189,6 +183,12 @@ INLINE struct vcpu *find_vcpu(u64 key)
 		return vcpu;
 	return map_lookup_elem(&vcpus, &key);
 }
+
+#if defined(RECORD_RING) || defined(RECORD_PERF)
+#include "record.h"
+#else
+#include "cells.h"
+#endif
 
 static __attribute__((noinline)) struct vcpu *new_vcpu(u64 key)
 {
