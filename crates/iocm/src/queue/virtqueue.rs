@@ -306,6 +306,14 @@ impl Virtqueue {
         }
     }
 
+    /// Publishes used buffers before the next request is handled. A call that is due for them waits for [`Self::publish`].
+    #[inline]
+    pub(crate) fn publish_early(&mut self) {
+        if self.unpublished {
+            self.show();
+        }
+    }
+
     /// Publishes used buffers to the driver.
     #[inline]
     fn show(&mut self) {

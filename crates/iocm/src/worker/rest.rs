@@ -1,6 +1,6 @@
 //! Rests of a busy worker, from figures alone.
 //!
-//! What the kernel cannot do at once, such as reads of tmpfs or fsync(2), threads of its own carry out, on the CPUs of the
+//! What the kernel cannot do at once, such as writes to tmpfs or fsync(2), threads of its own carry out, on the CPUs of the
 //! worker that submitted it. They preempt a worker that slept a moment ago; one that has work without end they wait for
 //! until the scheduler's next tick, up to 10 ms. So such a worker now and then sleeps until something completes.
 
