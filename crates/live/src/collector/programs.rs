@@ -333,6 +333,32 @@ mod tests {
         }
     }
 
+    /// It follows a million at most, and whoever starts a collector waits for it.
+    #[test]
+    fn the_verifier_has_little_to_follow() {
+        let wanted = Wanted {
+            purpose: Purpose::Count,
+            pair: Pair::SystemCalls,
+            isa: Isa::Vmx,
+            accesses: true,
+            filtered: false,
+            room: None,
+            no_raw: None,
+        };
+        let attached = match load(Path::new("/"), &wanted) {
+            Ok(attached) => attached,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let infos = attached.ebpf.programs().filter_map(|(name, program)| Some((name, program.info().ok()?)));
+        let followed: Vec<_> =
+            infos.filter_map(|(name, info)| Some((name, info.verified_instruction_count()?))).collect();
+        if followed.is_empty() {
+            return eprintln!("not tested: this kernel does not tell (Linux 5.16)");
+        }
+        assert_eq!(followed.len(), 2 + ACCESSES.len(), "{followed:?}");
+        assert!(followed.iter().all(|&(_, count)| count < 20_000), "{followed:?}");
+    }
+
     #[test]
     fn fields_are_found_in_the_formats_of_a_real_kernel() {
         let formats = include_str!("../../../tracepoints/tests/fixtures/all-of-kvm.formats");
