@@ -33,6 +33,10 @@ pub(crate) fn drive(socket: &Path, load: Load) -> Outcome<(Vec<u32>, Blkio)> {
     let capacity = blkio.get_u64("capacity")?;
     let mut queue = blkio.start()?.queues.remove(0);
     let memory = blkio.alloc_mem_region(depth * requests.room())?;
+    // A guest's memory is there before its I/O. Pages that are not come with the back-end, one by one or, with SPDK, all at once,
+    // and large requests of a disk were up to 1.6 times as many with the one as with the other.
+    // SAFETY: the region is that large, is mapped for writing, and nobody else has it yet.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u8>(memory.addr).write_bytes(1, memory.len) };
     blkio.map_mem_region(&memory)?;
     let begin = Instant::now();
     let end = begin + Duration::from_secs(SECONDS);
