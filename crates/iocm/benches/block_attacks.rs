@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{busy, rounds, run_on};
+use common::{busy, parts, rounds, run_on};
 use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
@@ -90,9 +90,7 @@ fn main() -> Outcome<()> {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let rounds = rounds();
-    let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
-    let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
+    let (rounds, parts) = (rounds(), parts());
     println!("{HONEST} disks in memory, {RATE} reads of 4 KiB a second each, one I/O worker");
     println!(
         "{:<20} {:>5} {:>9} {:>9} {:>9} {:>9} {:>12} {:>6}",

@@ -41,6 +41,7 @@ const GUESTS: u32 = 6;
 const SUBSCRIBERS: u32 = 4;
 /// A broker's ports: one for each 12,000 connections, for which the kernel finds a free port quickly.
 const PORTS: [u16; 2] = [1883, 2883];
+
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// A program that the kernel kills when this one ends, however it does.

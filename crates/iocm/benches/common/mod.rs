@@ -30,10 +30,15 @@ pub(crate) fn rounds() -> u32 {
     std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(3)
 }
 
+/// Every PART of the command line.
+pub(crate) fn parts() -> Vec<String> {
+    let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
+    std::env::args().skip(1).filter(is_part).collect()
+}
+
 /// Leaves out those whose names have no PART of the command line, unless none has. Whether one has.
 pub(crate) fn keep_chosen<T>(all: &mut Vec<T>, name: impl Fn(&T) -> String) -> bool {
-    let is_part = |word: &String| !word.starts_with('-') && word.parse::<u32>().is_err();
-    let parts: Vec<String> = std::env::args().skip(1).filter(is_part).collect();
+    let parts = parts();
     let chosen = |one: &T| parts.iter().any(|part| name(one).contains(part.as_str()));
     let is_part_of_all = all.iter().any(chosen);
     if is_part_of_all {

@@ -141,8 +141,8 @@ impl Virtqueue {
             return Ok(true);
         }
         // The entries of a packed ring's inflight memory become valid once the driver has seen its used buffers.
-        if self.unpublished && matches!(self.ring, Ring::Packed(_)) {
-            self.show();
+        if matches!(self.ring, Ring::Packed(_)) {
+            self.publish_early();
         }
         if !self.ring.pop(chain)? {
             return Ok(false);
@@ -289,9 +289,7 @@ impl Virtqueue {
     pub(crate) fn publish(&mut self) {
         self.settle();
         let shown = self.unpublished;
-        if shown {
-            self.show();
-        }
+        self.publish_early();
         let due = std::mem::take(&mut self.call_due);
         if !due && !shown {
             return;
@@ -306,19 +304,10 @@ impl Virtqueue {
         }
     }
 
-    /// Publishes used buffers before the next request is handled. A call that is due for them waits for [`Self::publish`].
+    /// Publishes used buffers, if there are some. A call that is due for them waits for [`Self::publish`].
     #[inline]
     pub(crate) fn publish_early(&mut self) {
-        if self.unpublished {
-            self.show();
-        }
-    }
-
-    /// Publishes used buffers to the driver.
-    #[inline]
-    fn show(&mut self) {
-        self.unpublished = false;
-        if self.is_lost() {
+        if !std::mem::take(&mut self.unpublished) || self.is_lost() {
             return;
         }
         self.call_due |= self.ring.publish();

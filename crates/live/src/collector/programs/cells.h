@@ -207,7 +207,7 @@ INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 	cell->buckets[bucket & (BUCKETS - 1)] += 1;
 }
 
-static __attribute__((noinline)) int add_access(struct vcpu *vcpu, u32 sort, u64 now, u32 timed)
+static __attribute__((noinline)) int add_pending(struct vcpu *vcpu, u32 sort, u64 now, u32 timed)
 {
 	if (sort >= SORTS)
 		return 0;
@@ -229,13 +229,21 @@ static __attribute__((noinline)) int add_access(struct vcpu *vcpu, u32 sort, u64
 __attribute__((noinline)) int add_timed_access(u64 key, u32 sort, u64 now)
 {
 	struct vcpu *vcpu = find_vcpu(key);
-	return vcpu ? add_access(vcpu, sort, now, 1) : 0;
+	return vcpu ? add_pending(vcpu, sort, now, 1) : 0;
 }
 
 __attribute__((noinline)) int add_untimed_access(u64 key, u32 sort)
 {
 	struct vcpu *vcpu = find_vcpu(key);
-	return vcpu ? add_access(vcpu, sort, 0, 0) : 0;
+	return vcpu ? add_pending(vcpu, sort, 0, 0) : 0;
+}
+
+INLINE void add_access(struct vcpu *vcpu, u32 sort, u64 now, u32 timed)
+{
+	if (timed)
+		add_timed_access(vcpu->key, sort, now);
+	else
+		add_untimed_access(vcpu->key, sort);
 }
 
 INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
@@ -253,12 +261,8 @@ INLINE void close_exit(void *context, struct vcpu *vcpu, u64 now, u32 timed)
 	vcpu->waiting = 0;
 #pragma unroll
 	for (u32 sort = 0; sort < SORTS; sort++)
-		if (!(waiting & (1 << sort)))
-			continue;
-		else if (timed)
-			add_timed_access(vcpu->key, sort, now);
-		else
-			add_untimed_access(vcpu->key, sort);
+		if (waiting & (1 << sort))
+			add_access(vcpu, sort, now, timed);
 }
 
 INLINE void note_exit(struct vcpu *vcpu)
@@ -271,7 +275,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 	u64 now = ktime_get_ns();
 	/* Of two of a sort the first is counted and only the second is timed. */
 	if (vcpu->waiting & (1 << sort))
-		add_untimed_access(vcpu->key, sort);
+		add_access(vcpu, sort, now, 0);
 	pending->value = value;
 	pending->kind = kind;
 	pending->since_ns = now;
@@ -279,10 +283,7 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 		u64 start = vcpu->mmio_start_ns;
 		vcpu->mmio_start_ns = 0;
 		pending->since_ns = start;
-		if (start)
-			add_timed_access(vcpu->key, sort, now);
-		else
-			add_untimed_access(vcpu->key, sort);
+		add_access(vcpu, sort, now, start != 0);
 		vcpu->waiting &= ~(1 << sort);
 		return;
 	}
