@@ -153,7 +153,9 @@ impl Pool {
         keys: impl IntoIterator<Item = QueueKey>,
         to: u32,
     ) -> Result<Vec<QueueKey>, PoolError> {
-        self.inner().move_queues(&keys.into_iter().map(|key| (key, to)).collect())
+        // Before the lock is taken: `keys` may take others, under which queues are given to this pool.
+        let moves = keys.into_iter().map(|key| (key, to)).collect();
+        self.inner().move_queues(&moves)
     }
 
     /// The worker of a queue.
@@ -243,5 +245,20 @@ impl Inner {
             }
         }
         Ok(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queues_to_be_moved_are_asked_for_without_the_lock() {
+        let pool = Pool::new();
+        let keys = std::iter::once_with(|| {
+            assert!(pool.inner.try_lock().is_ok());
+            QueueKey(1)
+        });
+        assert!(matches!(pool.move_queues(keys, 0), Err(PoolError::NoWorker(0))));
     }
 }

@@ -9,9 +9,12 @@ use iocm::control::rates::Rates;
 use iocm::control::socket::{BoundSocket, ControlSocket};
 use iocm::control::{Access, Errno};
 use iocm::daemon::Daemon;
+use iocm::ring::RingFeatures;
+use iocm::testing::{BlockDriver, FrontEnd};
 use serde_json::{Value as Json, json};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,6 +109,40 @@ fn workers_and_devices_come_and_go_under_load() {
         assert_eq!(client.get("d.0/statistics/in_flight").unwrap(), 0);
     });
     assert_eq!(daemon.pool().workers().len(), 1);
+}
+
+#[test]
+fn queues_start_and_stop_while_they_are_moved() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, _control) = daemon(directory.path());
+    let mut client = Client::connect(&directory.path().join("control")).unwrap();
+    let workers = ["w.0".to_owned(), client.create("workers", "").unwrap()];
+    let stream = UnixStream::connect(directory.path().join("disk.sock")).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: false };
+    let driver = BlockDriver::new(64, features).driver;
+    let mut front = FrontEnd::new(stream).unwrap();
+    front.negotiate(&driver, 0).unwrap();
+    let end = AtomicBool::new(false);
+    let starts = std::thread::scope(|scope| {
+        let front_end = scope.spawn(|| {
+            let (mut base, mut starts) = (0, 0);
+            while !end.load(Ordering::Relaxed) {
+                assert!(front.start(0, &driver.layout(), 64, base).unwrap());
+                starts += 1;
+                base = front.stop(0).unwrap();
+            }
+            assert!(front.start(0, &driver.layout(), 64, base).unwrap());
+            starts
+        });
+        let ending = End(&end);
+        for turn in 1..=2000 {
+            client.move_to(&["vq.0.0"], &workers[turn % 2]).unwrap();
+        }
+        drop(ending);
+        front_end.join().unwrap()
+    });
+    assert!(starts > 0);
+    assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.0", "after {starts} starts");
 }
 
 /// The time of an object, nanoseconds: worked, polled, napped, slept.
