@@ -103,11 +103,11 @@ fuzz_target!(|input: Input<'_>| {
     match input {
         Input::Made(kernel, module) => {
             let names: usize = NAMES.iter().map(|name| name.len() + 1).sum();
-            host::btf::read_type_information(&kernel.bytes(0), &module.bytes(names as u32));
+            btf::read_type_information(&kernel.bytes(0), &module.bytes(names as u32));
         }
         Input::Any(kernel, module) => {
-            host::btf::read_type_information(kernel, module);
-            host::btf::read_type_information(kernel, kernel);
+            btf::read_type_information(kernel, module);
+            btf::read_type_information(kernel, kernel);
         }
     }
 });

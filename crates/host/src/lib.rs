@@ -3,7 +3,6 @@
 //! Every reader takes the directory that stands for `/`, so a tree of plain files can represent any machine.
 //! Nothing here changes the host.
 
-pub mod btf;
 mod control_group;
 mod cpu_set;
 mod cpuinfo;

@@ -1,8 +1,8 @@
 //! Answers of the running kernel's type information: what is in its KVM, whatever its version says.
 
-use crate::btf::Btf;
 use crate::root::kind_of;
 use crate::{AbsenceKind, Fact, Root};
+use btf::Btf;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;

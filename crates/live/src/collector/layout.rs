@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use btf::Btf;
 use exits::Isa;
-use host::btf::Btf;
 use host::kvm::module_of;
 
 /// Offsets, in bytes, that the programs need to read an exit's reason.

@@ -1,8 +1,8 @@
 //! The fields of KVM that are read, as paths from a vCPU.
 
 use aya::Pod;
+use btf::Btf;
 use exits::Isa;
-use host::btf::Btf;
 
 use super::PATHS;
 use crate::collector::layout::{kernel_types, module_types, starts_with_vcpu};

@@ -114,7 +114,11 @@ impl Btf {
         Self::parse(fs::read(path)?)
     }
 
-    pub(crate) fn parse(bytes: Vec<u8>) -> io::Result<Self> {
+    /// Reads the kernel's own from the bytes of its file.
+    ///
+    /// # Errors
+    /// If they are something else.
+    pub fn parse(bytes: Vec<u8>) -> io::Result<Self> {
         Ok(Self { base: None, own: Arc::new(Section::parse(bytes, 1, 0)?) })
     }
 
@@ -126,7 +130,11 @@ impl Btf {
         Self::parse_split(fs::read(path)?, base)
     }
 
-    pub(crate) fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
+    /// Reads a module's from the bytes of its file.
+    ///
+    /// # Errors
+    /// If they are something else.
+    pub fn parse_split(bytes: Vec<u8>, base: &Self) -> io::Result<Self> {
         let first_type = u32::try_from(base.own.types.len() + 1).map_err(|_| damaged())?;
         let first_string = u32::try_from(base.own.strings.len()).map_err(|_| damaged())?;
         let own = Section::parse(bytes, first_type, first_string)?;
@@ -343,5 +351,4 @@ fn damaged() -> io::Error {
 }
 
 #[cfg(test)]
-#[path = "btf_tests.rs"]
 mod tests;
