@@ -156,6 +156,10 @@ impl Handler for Receive {
             }
         }
         self.is_short = false;
+        if budget == 0 {
+            // The tap's event may be the reason for this turn, and comes but once.
+            self.is_empty = false;
+        }
         let (mut done, mut bytes) = (0, 0);
         while work.requests < budget {
             let Some(size) = self.one(queue) else { break };

@@ -4,9 +4,10 @@
 use crate::device::net::switch::Switches;
 use crate::device::net::{LinkOptions, NetDevice, NetError, NetOptions, TapOptions};
 use crate::pool::Pool;
+use crate::protocol::VirtioFeatures;
 use crate::ring::RingFeatures;
 use crate::session::{Backend, Session};
-use crate::testing::{FrontEnd, NetDriver};
+use crate::testing::{ByHand, FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
@@ -288,6 +289,31 @@ fn an_idle_tap_costs_nothing_and_wakes() {
     assert!(sweeps() - before < 40, "{} sweeps", sweeps() - before);
     socket.send_to(b"second", "10.77.0.2:9").unwrap();
     assert_eq!(guest.received(17).1[42..], *b"second");
+}
+
+/// A turn without a budget pays for packets of an earlier one, and takes the edge of the tap's event with it.
+#[test]
+fn a_tap_is_looked_at_again_after_a_turn_without_a_budget() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let device = NetDevice::open(options(&namespace, 1), &Switches::default()).unwrap();
+    namespace.ip(&["address", "add", "10.77.0.1/24", "dev", "guest0"]);
+    namespace.ip(&["neigh", "add", "10.77.0.2", "lladdr", "52:54:00:00:00:07", "dev", "guest0"]);
+    let socket = namespace.within(|| UdpSocket::bind("10.77.0.1:0").unwrap());
+    let mut driver = NetDriver::new(64, RING);
+    let mut receive = ByHand::new(&driver.receive, Box::new(device.receive(0, VirtioFeatures(MODERN))));
+    while driver.offer(1600).is_some() {}
+    receive.serve(32);
+    // Kernels say a few things by themselves.
+    let end = Instant::now() + Duration::from_secs(20);
+    while receive.queue.enable_wakeups() {
+        assert!(Instant::now() < end);
+        receive.serve(32);
+    }
+    socket.send_to(b"late", "10.77.0.2:9").unwrap();
+    assert_eq!(receive.serve(0).requests, 0);
+    assert!(receive.queue.enable_wakeups(), "there is a packet, for which the tap does not call again");
+    while receive.serve(32).requests > 0 {}
+    assert!(std::iter::from_fn(|| driver.received()).any(|(_, frame, _)| frame.ends_with(b"late")));
 }
 
 #[test]
