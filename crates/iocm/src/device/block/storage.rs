@@ -83,20 +83,23 @@ impl Storage {
             false => (OFlags::RDWR, "for reading and writing"),
         };
         let caching = if direct { OFlags::DIRECT } else { OFlags::empty() };
-        let opened = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
         let cannot = |source: rustix::io::Errno| StorageError::Open {
             path: path.to_owned(),
             how,
             source: source.into(),
         };
-        // These bytes are read without O_DIRECT and its alignment.
-        let mut first = [0; 8];
-        let plain = opened(OFlags::RDONLY).map_err(cannot)?;
+        // Who opens a pipe waits for its other end, so that nothing is opened before its kind is known.
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(cannot)?;
         let kind =
-            rustix::fs::fstat(&plain).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(cannot)?;
+            rustix::fs::fstat(&found).map(|stat| FileType::from_raw_mode(stat.st_mode)).map_err(cannot)?;
         if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
             return Err(StorageError::Kind { path: path.to_owned() });
         }
+        let link = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let opened = |flags| rustix::fs::open(&link, flags | OFlags::CLOEXEC, Mode::empty());
+        // These bytes are read without O_DIRECT and its alignment.
+        let mut first = [0; 8];
+        let plain = opened(OFlags::RDONLY).map_err(cannot)?;
         rustix::io::pread(&plain, &mut first, 0).map_err(cannot)?;
         if let Some((_, format)) = FORMATS.iter().find(|(begin, _)| first.starts_with(begin)) {
             return Err(StorageError::Format { path: path.to_owned(), format });
@@ -173,5 +176,25 @@ fn alignment(file: &OwnedFd) -> u32 {
             found.stx_dio_offset_align.max(found.stx_dio_mem_align)
         }
         _ => 4096,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn nobody_waits_for_the_other_end_of_a_pipe() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (told, heard) = std::sync::mpsc::channel();
+        for read_only in [false, true] {
+            let (path, told) = (path.clone(), told.clone());
+            std::thread::spawn(move || told.send(Storage::open(&path, read_only, false)));
+            let opened = heard.recv_timeout(Duration::from_secs(5)).expect("an answer");
+            assert!(matches!(opened, Err(StorageError::Kind { .. })), "{opened:?}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::ring::RingFeatures;
 use crate::session::{Backend, Session};
 use crate::testing::{ByHand, FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
+use rustix::fs::{FileType, Mode};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsRawFd as _;
@@ -336,6 +337,15 @@ fn an_interface_that_cannot_be_is_named() {
         NetDevice::open(options, &Switches::default()).unwrap_err()
     };
     assert!(open(nowhere).to_string().contains("no-such-namespace"));
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe").to_str().unwrap().to_owned();
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        told.send(open(TapOptions::Name { name: "x".to_owned(), namespace: Some(pipe) })).unwrap();
+    });
+    let error = heard.recv_timeout(Duration::from_secs(5)).expect("nobody waits for the other end of a pipe");
+    assert!(matches!(error, NetError::Namespace { .. }), "{error}");
     let long = TapOptions::Name { name: "a-name-that-is-too-long".to_owned(), namespace: None };
     assert!(open(long).to_string().contains("a-name-that-is-too-long"));
     assert!(matches!(open(TapOptions::Files(vec![])), NetError::Files { files: 0, pairs: 1 }));

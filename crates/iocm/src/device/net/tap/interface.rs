@@ -79,7 +79,9 @@ impl Interface {
             false => format!("/run/netns/{namespace}"),
         };
         let cannot = |source: io::Error| NetError::Namespace { path: path.clone(), source };
-        let file = std::fs::File::open(&path).map_err(cannot)?;
+        // Of a pipe its other end would be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = open(&path, flags, Mode::empty()).map_err(|error| cannot(error.into()))?;
         // A thread cannot easily leave a namespace again, so that one is started for it.
         let thread = std::thread::Builder::new().name("namespace".to_owned()).spawn(move || {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
