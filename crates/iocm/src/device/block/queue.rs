@@ -185,6 +185,8 @@ impl BlockQueue {
         if slot.is_cut() {
             queue.lose_memory();
             self.release(token);
+            // Those that wait for a buffer end in the same way.
+            self.feed();
             return 0;
         }
         let Some((submission, bytes)) = next else {
@@ -220,6 +222,11 @@ impl BlockQueue {
             Progress::More => self.waiting.push_back(token),
             Progress::Ended(status) => self.finish(queue, token, status),
         }
+        self.feed();
+    }
+
+    /// Has a request that waits for a bounce buffer go on, if there is one.
+    fn feed(&mut self) {
         if self.bounces.available() > 0
             && let Some(token) = self.starved.pop_front()
         {
@@ -341,7 +348,7 @@ mod tests {
     use super::*;
     use crate::queue::{Notifiers, Queue, QueueState};
     use crate::ring::RingFeatures;
-    use crate::testing::{BlockDriver, DATA};
+    use crate::testing::{BlockDriver, DATA, Driver};
 
     const SIZE: u32 = 32 << 10;
 
@@ -464,6 +471,40 @@ mod tests {
         assert_eq!(serve(&mut queue, &mut made, false).requests, 200);
         assert_eq!(end_all(&mut queue, &mut made), [SIZE as i32; 200]);
         assert_eq!(queue.in_flight(), 0);
+    }
+
+    #[test]
+    fn requests_that_wait_for_a_bounce_buffer_end_with_the_guests_memory() {
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        disk.as_file().set_len(1 << 20).unwrap();
+        let path = Some(disk.path().to_owned());
+        let options = BlockOptions { path, direct: true, ..BlockOptions::default() };
+        let device = match BlockDevice::open(options) {
+            Ok(device) => device,
+            Err(error) => return println!("not tested: {error}"),
+        };
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let mut driver = Driver::new(64, features);
+        let handler = Box::new(device.queue(64));
+        let state = Arc::<QueueState>::default();
+        let mut queue = Queue::new(driver.ring().unwrap(), Notifiers::default(), handler, state);
+        driver.write(DATA, &[0; 16]);
+        for _ in 0..16 {
+            // No disk reads to such an address.
+            driver.add(&[(DATA, 16, false), (DATA + 0x1001, 4096, true), (DATA + 0x100, 1, true)]).unwrap();
+        }
+        let mut made = VecDeque::new();
+        assert_eq!(serve(&mut queue, &mut made, false).requests, 16);
+        assert!(made.len() < 8, "most wait for the buffers of others");
+        let last = crate::testing::SIZE - 1;
+        driver.file.set_len(last & !0xfff).unwrap();
+        assert_eq!(driver.read(last, 1), [0]);
+        assert!(driver.memory.is_cut());
+        end_all(&mut queue, &mut made);
+        while queue.has_waiting() {
+            serve(&mut queue, &mut made, false);
+        }
+        assert_eq!((queue.in_flight(), made.len()), (0, 0), "it can be stopped");
     }
 
     #[test]
