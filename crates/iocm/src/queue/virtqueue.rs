@@ -260,7 +260,7 @@ impl Virtqueue {
     #[inline]
     #[must_use]
     pub(crate) fn has_more(&self) -> bool {
-        self.broken.is_none() && self.ring.has_more()
+        self.broken.is_none() && (self.ring.has_more() || !self.again.is_empty())
     }
 
     /// The number of descriptors of the ring.

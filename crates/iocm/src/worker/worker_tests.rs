@@ -1,9 +1,11 @@
 use super::*;
 use crate::device::block::{BlockDevice, BlockOptions};
-use crate::queue::{Notifiers, QueueState};
+use crate::queue::inflight::InflightMemory;
+use crate::queue::{Notifiers, QueueState, Submitter};
 use crate::ring::{RingError, RingFeatures};
 use crate::testing::BlockDriver;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -327,6 +329,44 @@ fn a_limit_holds_a_device_back() {
     }
     // 20 ms of credit are there at first.
     assert!(began.elapsed() > Duration::from_millis(150), "{:?}", began.elapsed());
+}
+
+/// A back-end was killed with more in flight than a queue beside others may have. Its driver kicks for nothing new.
+#[test]
+fn all_that_an_earlier_back_end_took_is_done_beside_others() {
+    let (_file, device) = disk(8 << 20);
+    let (mut guest, mut killed) = Guest::new(&device, FEATURES);
+    let records = crate::testing::memory_file(InflightMemory::bytes(1, 64));
+    let records = || InflightMemory::map(&records, 0, 1, 64).unwrap().queue(0, 64, false).unwrap();
+    killed.track_inflight(records()).unwrap();
+    for number in 0..60 {
+        guest.driver.submit(0, number * 64, &[], 32 << 10).unwrap();
+    }
+    let mut made = VecDeque::new();
+    let key = killed.key;
+    assert_eq!(killed.serve(&mut Submitter::new(&mut made, key), 1000).requests, 60);
+    drop(killed);
+    let notifiers = Notifiers {
+        kick: Some(guest.kick.try_clone().unwrap()),
+        call: Some(guest.call.try_clone().unwrap()),
+        error: None,
+    };
+    let ring = guest.driver.driver.ring().unwrap();
+    let mut next = Queue::new(ring, notifiers, Box::new(device.queue(64)), Arc::clone(&guest.state));
+    next.track_inflight(records()).unwrap();
+    let routes = Routes::new();
+    // Nothing completes while it is submitted.
+    let options = WorkerOptions { without_uring: true, polling: Polling::Never, ..WorkerOptions::default() };
+    let worker = Worker::start(0, &options, &routes).unwrap();
+    let (mut other, queue) = Guest::new(&null(), FEATURES);
+    worker.add(queue);
+    other.submit(0, 0, &[], 512).unwrap();
+    other.ended();
+    worker.add(next);
+    for _ in 0..60 {
+        assert_eq!(guest.ended().1, 0);
+    }
+    assert_eq!(worker.stop().unwrap().len(), 2);
 }
 
 #[test]
