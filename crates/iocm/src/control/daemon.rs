@@ -272,7 +272,8 @@ impl Daemon {
             return Err(ControlError::new(Errno::Unsupported, format!("{name} has no limits")));
         }
         limits.into_iter().for_each(set);
-        Ok(())
+        // A worker may sleep until the time that the old limit told.
+        endpoint.backend.queues.iter().try_for_each(|queue| self.tell(queue, |_| {}))
     }
 
     /// Moves queues to a worker: those that are served now, the others when they are started.

@@ -44,7 +44,8 @@ impl Limit {
             return None;
         }
         let given = self.given.load(Ordering::Relaxed);
-        let passed = now.saturating_sub(given).min(BURST_NS);
+        // At a low rate one unit takes longer than that.
+        let passed = now.saturating_sub(given).min(BURST_NS.max(SECOND.div_ceil(rate)));
         let credit = u128::from(passed) * u128::from(rate) / u128::from(SECOND);
         // Only one of several queues adds the credit of the same time.
         if credit > 0 && self.given.compare_exchange(given, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -59,7 +60,7 @@ impl Limit {
             return None;
         }
         let missing = u128::from(credit.unsigned_abs() + 1);
-        let wait = missing * u128::from(SECOND) / u128::from(rate);
+        let wait = (missing * u128::from(SECOND)).div_ceil(u128::from(rate));
         Some(u64::try_from(wait).unwrap_or(u64::MAX).max(1))
     }
 
@@ -139,6 +140,25 @@ mod tests {
             }
         }
         assert!((995..=1025).contains(&used), "{used}");
+    }
+
+    #[test]
+    fn low_rates_give_something_too() {
+        for rate in [1, 7, 49, 50, 51] {
+            let limit = Limit::new(rate);
+            let (mut now, mut used) = (5 * SECOND, 0);
+            let end = now + 20 * SECOND;
+            while now < end {
+                match limit.wait(now) {
+                    None => {
+                        limit.take(1);
+                        used += 1;
+                    }
+                    Some(wait) => now += wait,
+                }
+            }
+            assert!((rate * 19..=rate * 20 + 1).contains(&used), "{used} in 20 s at {rate} a second");
+        }
     }
 
     #[test]

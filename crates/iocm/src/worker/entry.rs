@@ -137,7 +137,7 @@ pub(super) fn serve(
     let figures = &state.counters;
     entry.waiting = entry.queue.has_waiting();
     entry.share.used(work, work.more || entry.waiting);
-    entry.throttled_until = work.throttled_ns.map_or(0, |ns| now + ns);
+    entry.throttled_until = work.throttled_ns.map_or(0, |ns| now.saturating_add(ns));
     let kicked = std::mem::take(&mut entry.kicked);
     let found = u64::from(work.requests);
     if found == 0 {

@@ -312,8 +312,9 @@ impl Run {
                     let entry = &mut self.entries[index];
                     act(Some(&mut entry.queue));
                     entry.queue.wake(|file| self.signals.add(file));
-                    // The function may have enabled it, or changed how it is polled.
+                    // The function may have enabled it, or changed how it is polled, and a limit may be another one.
                     entry.start_polling(ticks());
+                    entry.throttled_until = 0;
                 }
                 None => act(None),
             },

@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::Device as _;
 use crate::device::block::{BlockDevice, BlockOptions};
 use crate::queue::inflight::InflightMemory;
 use crate::queue::{Notifiers, QueueState, Submitter};
@@ -367,6 +368,22 @@ fn all_that_an_earlier_back_end_took_is_done_beside_others() {
         assert_eq!(guest.ended().1, 0);
     }
     assert_eq!(worker.stop().unwrap().len(), 2);
+}
+
+#[test]
+fn a_limit_may_hold_back_for_ever() {
+    let options = BlockOptions { bytes_a_second: 1, ..BlockOptions::default() };
+    let device = BlockDevice::open(options).unwrap();
+    device.limits()[0][1].take(u64::MAX);
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut guest, queue) = Guest::new(&device, FEATURES);
+    let key = queue.key;
+    worker.add(queue);
+    guest.submit(0, 0, &[], 512).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(guest.driver.ended().is_none());
+    assert!(worker.take_drained(key).unwrap().is_some());
 }
 
 #[test]

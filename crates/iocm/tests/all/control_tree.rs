@@ -145,6 +145,43 @@ fn queues_start_and_stop_while_they_are_moved() {
     assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.0", "after {starts} starts");
 }
 
+#[test]
+fn a_limit_that_is_lifted_holds_no_request_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_daemon, _control) = daemon(directory.path());
+    let mut client = Client::connect(&directory.path().join("control")).unwrap();
+    let stream = UnixStream::connect(directory.path().join("disk.sock")).unwrap();
+    let features = RingFeatures { packed: false, event_index: false, indirect: false };
+    let mut driver = BlockDriver::new(64, features);
+    let mut front = FrontEnd::new(stream).unwrap();
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    client.set("d.0/limits/bytes_per_second", "100").unwrap();
+    let ends_within = |driver: &mut BlockDriver, limit| {
+        let late = Instant::now() + limit;
+        while driver.ended().is_none() {
+            if Instant::now() >= late {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
+    };
+    // The first one uses what 40 minutes give.
+    for _ in 0..2 {
+        for sector in 0..8 {
+            driver.submit(0, sector * 64, &[], 32 << 10).unwrap();
+        }
+        front.kick().unwrap();
+    }
+    assert!(ends_within(&mut driver, Duration::from_secs(20)));
+    assert!(!ends_within(&mut driver, Duration::from_millis(200)));
+    client.set("d.0/limits/bytes_per_second", "0").unwrap();
+    for _ in 1..16 {
+        assert!(ends_within(&mut driver, Duration::from_secs(10)), "the queue sleeps");
+    }
+}
+
 /// The time of an object, nanoseconds: worked, polled, napped, slept.
 fn times(object: &Json) -> [u64; 4] {
     ["worked_ns", "polled_ns", "napped_ns", "slept_ns"].map(|part| object["time"][part].as_u64().unwrap())
