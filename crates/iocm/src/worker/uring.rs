@@ -83,10 +83,7 @@ impl Uring {
             self.refusals -= 1;
             return false;
         }
-        match ring.submit() {
-            Ok(taken) => self.pending = self.pending.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)),
-            Err(error) => tracing::debug!("io_uring takes no requests now: {error}"),
-        }
+        enter(ring, &mut self.pending);
         self.pending == 0
     }
 
@@ -94,12 +91,28 @@ impl Uring {
     #[inline]
     pub(super) fn next_completion(&mut self) -> Option<(u64, i32)> {
         let answer = match &mut self.kind {
-            Kind::Ring(ring) => ring.completion().next().map(|entry| (entry.user_data(), entry.result())),
+            Kind::Ring(ring) => {
+                let mut next = ring.completion().next();
+                // The kernel keeps completions that found no room, and moves them only when it is entered.
+                if next.is_none() && ring.submission().cq_overflow() {
+                    enter(ring, &mut self.pending);
+                    next = ring.completion().next();
+                }
+                next.map(|entry| (entry.user_data(), entry.result()))
+            }
             Kind::Threads(_) if self.in_flight == 0 => None,
             Kind::Threads(threads) => threads.next_completion(),
         }?;
         self.in_flight = self.in_flight.saturating_sub(1);
         Some(answer)
+    }
+}
+
+/// Submits the queued entries, and subtracts those that the kernel took.
+fn enter(ring: &IoUring, pending: &mut u32) {
+    match ring.submit() {
+        Ok(taken) => *pending = pending.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)),
+        Err(error) => tracing::debug!("io_uring takes no requests now: {error}"),
     }
 }
 
@@ -172,6 +185,31 @@ impl Drop for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn completions_that_found_no_room_are_found_without_another_request() {
+        let Ok(mut uring) = ring().map(|ring| Uring::of(Kind::Ring(Box::new(ring)))) else {
+            println!("not tested: this host gives no io_uring");
+            return;
+        };
+        let file = std::fs::File::open("/dev/zero").unwrap();
+        let mut byte = 0_u8;
+        let piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let read = Submission::Read { file: file.as_raw_fd(), pieces: &raw const piece, count: 1, offset: 0 };
+        for _ in 0..COMPLETIONS + ENTRIES {
+            // SAFETY: the byte, the piece and the file stay until all reads have ended.
+            assert!(unsafe { uring.take(read, 7) });
+        }
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while uring.in_flight > 0 && std::time::Instant::now() < end {
+            uring.submit();
+            while let Some(answer) = uring.next_completion() {
+                assert_eq!(answer, (7, 1));
+            }
+        }
+        let left = std::mem::take(&mut uring.in_flight);
+        assert_eq!(left, 0);
+    }
 
     #[test]
     fn a_ring_makes_no_other_operations_than_a_workers() {
