@@ -69,6 +69,34 @@ fn a_front_end_comes_works_and_goes() {
 }
 
 #[test]
+fn a_queue_that_is_moved_while_it_stops_starts_at_its_new_worker() {
+    let (backend, pool) = (null(1), pool());
+    let driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    let queue = &backend.queues[0];
+    let at = |pool: &Pool| queue.key.lock().unwrap().and_then(|key| pool.worker_of(key));
+    assert_eq!(at(&pool), Some(0));
+    // The control tree writes the new worker just before it moves the queue.
+    let mut wanted = queue.worker.lock().unwrap();
+    let base = std::thread::scope(|scope| {
+        let stopped = scope.spawn(|| front.stop(0).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        *wanted = Some(1);
+        drop(wanted);
+        stopped.join().unwrap()
+    });
+    assert!(front.start(0, &driver.driver.layout(), 64, base).unwrap());
+    assert_eq!(at(&pool), Some(1));
+    // A worker that is gone is forgotten.
+    pool.remove_worker(1).unwrap();
+    let base = front.stop(0).unwrap();
+    assert_eq!(*queue.worker.lock().unwrap(), Some(0));
+    assert!(front.start(0, &driver.driver.layout(), 64, base).unwrap());
+}
+
+#[test]
 fn the_configuration_is_told_and_its_change_too() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(1 << 20).unwrap();

@@ -103,9 +103,12 @@ impl Session {
         let backend = &self.backend.queues[index];
         let ring = &mut self.vrings[index];
         let Some(key) = ring.key.take() else { return };
-        // It continues at the worker that it was moved to.
+        // It continues at the worker that it was moved to when its own was removed. Who moves it writes the new one first.
         if let Some(worker) = self.pool.worker_of(key) {
-            *backend.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(worker);
+            let mut wanted = backend.worker.lock().unwrap_or_else(PoisonError::into_inner);
+            if wanted.is_none_or(|wanted| self.pool.worker(wanted).is_err()) {
+                *wanted = Some(worker);
+            }
         }
         match self.pool.end(key) {
             Ok(queue) => ring.base = queue.virtqueue.base(),
