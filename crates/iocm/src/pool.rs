@@ -189,14 +189,13 @@ impl Pool {
         key: QueueKey,
         act: impl FnOnce(&mut Queue) -> T + Send + 'static,
     ) -> Result<T, PoolError> {
-        let worker = self.serving_worker(key)?;
-        // The lock is not held meanwhile.
-        match worker.with(key, act)? {
-            Ok(done) => Ok(done),
-            // It moved to another worker meanwhile.
-            Err(act) => {
-                let worker = self.serving_worker(key)?;
-                worker.with(key, act)?.map_err(|_| PoolError::NoQueue(key.0))
+        let mut act = act;
+        loop {
+            // The lock is not held meanwhile.
+            match self.serving_worker(key)?.with(key, act)? {
+                Ok(done) => return Ok(done),
+                // It moved to another worker meanwhile.
+                Err(again) => act = again,
             }
         }
     }
@@ -251,6 +250,85 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::{Handler, Notifiers, QueueState, Submission, Submitter, Token, Virtqueue, WorkDone};
+    use crate::ring::RingFeatures;
+    use crate::testing::Driver;
+    use std::io::{PipeReader, pipe};
+    use std::os::fd::AsRawFd as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    /// A device with one request, whose disk is a pipe: it answers when something is written there.
+    struct Slow {
+        disk: PipeReader,
+        asked: bool,
+        in_flight: usize,
+    }
+
+    impl Handler for Slow {
+        fn serve(&mut self, _: &mut Virtqueue, submitter: &mut Submitter<'_>, _: u32) -> WorkDone {
+            if !std::mem::replace(&mut self.asked, true) {
+                let byte = Box::leak(Box::new(0_u8));
+                let piece = libc::iovec { iov_base: std::ptr::from_mut(byte).cast(), iov_len: 1 };
+                let pieces = &raw const *Box::leak(Box::new(piece));
+                let read = Submission::Read { file: self.disk.as_raw_fd(), pieces, count: 1, offset: 0 };
+                // SAFETY: the byte and the piece stay for ever, and the file until the queue has drained.
+                unsafe { submitter.submit(read, Token(0)) }.unwrap();
+                self.in_flight = 1;
+            }
+            WorkDone::default()
+        }
+
+        fn complete(&mut self, _: &mut Virtqueue, _: Token, result: i32) {
+            assert_eq!(result, 1);
+            self.in_flight = 0;
+        }
+
+        fn in_flight(&self) -> usize {
+            self.in_flight
+        }
+    }
+
+    /// A pool of so many workers whose first serves a queue with this handler.
+    fn serving(workers: usize, handler: Box<dyn Handler>) -> (Arc<Pool>, QueueKey, Driver) {
+        let pool = Pool::new();
+        for _ in 0..workers {
+            pool.add_worker(&WorkerOptions::default()).unwrap();
+        }
+        let driver = Driver::new(8, RingFeatures { packed: false, event_index: true, indirect: true });
+        let state = Arc::<QueueState>::default();
+        let queue = Queue::new(driver.ring().unwrap(), Notifiers::default(), handler, state);
+        let key = queue.key;
+        assert_eq!(pool.serve(queue, Some(0)).unwrap(), 0);
+        (pool, key, driver)
+    }
+
+    #[test]
+    fn a_queue_is_found_however_often_it_moves() {
+        let (disk, _answers) = pipe().unwrap();
+        let (pool, key, _driver) = serving(3, Box::new(Slow { disk, asked: true, in_flight: 0 }));
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for first in 0..4 {
+                let (pool, end) = (&pool, &end);
+                scope.spawn(move || {
+                    for turn in first.. {
+                        if end.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        pool.move_queue(key, turn % 3).unwrap();
+                    }
+                });
+            }
+            let late = Instant::now() + Duration::from_secs(4);
+            let mut found = Ok(0);
+            while Instant::now() < late && found.is_ok() {
+                found = pool.with(key, |_| ()).map(|()| 0);
+            }
+            end.store(true, Ordering::Relaxed);
+            found.unwrap();
+        });
+    }
 
     #[test]
     fn the_queues_to_be_moved_are_asked_for_without_the_lock() {
