@@ -90,10 +90,10 @@ impl Pool {
             *count += 1;
         }
         inner.move_queues(&moves)?;
-        let gone = inner.workers.remove(&number);
-        // Its thread ends with the last reference, which may take as long as a disk does: nobody waits for that.
-        drop(inner);
-        drop(gone);
+        // Its thread ends after the last reference, which may take as long as a disk does: nobody waits for that.
+        if let Some(gone) = inner.workers.remove(&number) {
+            gone.leave_behind();
+        }
         Ok(())
     }
 
@@ -253,9 +253,10 @@ mod tests {
     use crate::queue::{Handler, Notifiers, QueueState, Submission, Submitter, Token, Virtqueue, WorkDone};
     use crate::ring::RingFeatures;
     use crate::testing::Driver;
-    use std::io::{PipeReader, pipe};
+    use std::io::{PipeReader, Write as _, pipe};
     use std::os::fd::AsRawFd as _;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
     use std::time::Instant;
 
     /// A device with one request, whose disk is a pipe: it answers when something is written there.
@@ -301,6 +302,35 @@ mod tests {
         let key = queue.key;
         assert_eq!(pool.serve(queue, Some(0)).unwrap(), 0);
         (pool, key, driver)
+    }
+
+    #[test]
+    fn nobody_who_looks_at_a_removed_worker_waits_for_its_disk() {
+        if let Err(error) = crate::worker::io_uring() {
+            return println!("not tested: this host gives no io_uring: {error}");
+        }
+        let (disk, mut answers) = pipe().unwrap();
+        let (pool, key, _driver) = serving(2, Box::new(Slow { disk, asked: false, in_flight: 0 }));
+        let late = Instant::now() + Duration::from_secs(20);
+        while pool.with(key, |queue| queue.in_flight()).unwrap() == 0 {
+            assert!(Instant::now() < late);
+        }
+        let (told, heard) = channel();
+        let seen = pool.workers();
+        let removing = Arc::clone(&pool);
+        std::thread::spawn(move || {
+            removing.remove_worker(0).unwrap();
+            told.send("the caller").unwrap();
+            drop(seen);
+            told.send("who looked").unwrap();
+        });
+        let limit = Duration::from_secs(10);
+        assert_eq!(
+            [heard.recv_timeout(limit), heard.recv_timeout(limit)],
+            [Ok("the caller"), Ok("who looked")]
+        );
+        answers.write_all(&[1]).unwrap();
+        assert_eq!(pool.end(key).unwrap().in_flight(), 0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::queue::{Queue, QueueKey};
 use crate::statistics::WorkerCounters;
 use mailbox::{Command, Mailbox, Reply};
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub enum WorkerError {
     Gone,
 }
 
-/// An I/O worker. Dropping it ends its thread; the queues that it has are dropped too.
+/// An I/O worker. Dropping it ends its thread, and waits for that; the queues that it has are dropped too.
 #[derive(Debug)]
 pub struct Worker {
     number: u32,
@@ -62,6 +62,8 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
     routes: Arc<Routes>,
     polling: Mutex<Polling>,
+    /// Nobody waits for its thread.
+    left_behind: AtomicBool,
 }
 
 impl Worker {
@@ -102,6 +104,7 @@ impl Worker {
             thread: Some(thread),
             routes: Arc::clone(routes),
             polling: Mutex::new(options.polling),
+            left_behind: AtomicBool::new(false),
         };
         ready.recv().map_err(|_| WorkerError::Gone)??;
         Ok(worker)
@@ -208,6 +211,12 @@ impl Worker {
         pinned.map_err(|source| WorkerError::Cannot { what: "it may not run on these CPUs", source })
     }
 
+    /// Has nobody wait for its thread, which ends after its requests in flight: the last reference may be anybody's who
+    /// looked at the workers.
+    pub(crate) fn leave_behind(&self) {
+        self.left_behind.store(true, Ordering::Release);
+    }
+
     /// Tests whether it takes commands: a worker that neither blocks nor has ended answers between two requests.
     #[must_use]
     pub fn answers(&self, within: Duration) -> bool {
@@ -240,7 +249,9 @@ impl Drop for Worker {
         if let Some(thread) = self.thread.take() {
             let (reply, _) = mpsc::channel();
             self.mailbox.send(Command::Stop { reply });
-            let _ = thread.join();
+            if !self.left_behind.load(Ordering::Acquire) {
+                let _ = thread.join();
+            }
         }
     }
 }
