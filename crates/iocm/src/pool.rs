@@ -31,6 +31,9 @@ pub enum PoolError {
     /// The last worker cannot be removed while there are queues.
     #[error("I/O worker {0} is the last one, and has queues to serve")]
     Last(u32),
+    /// The last worker is no spare one.
+    #[error("I/O worker {0} is the last one: make another one first")]
+    NoSpare(u32),
     /// A queue is not served.
     #[error("Queue {0} is not served")]
     NoQueue(u32),
@@ -75,26 +78,21 @@ impl Pool {
     ///
     /// [`PoolError`]; the worker stays then.
     pub fn remove_worker(&self, number: u32) -> Result<(), PoolError> {
+        self.inner().remove_worker(number)
+    }
+
+    /// The same, unless it is the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`]; the worker stays then.
+    pub(crate) fn remove_spare_worker(&self, number: u32) -> Result<(), PoolError> {
+        // Counted under the lock under which it is removed: others may remove one, too.
         let mut inner = self.inner();
-        if !inner.workers.contains_key(&number) {
-            return Err(PoolError::NoWorker(number));
+        match inner.workers.len() == 1 && inner.workers.contains_key(&number) {
+            true => Err(PoolError::NoSpare(number)),
+            false => inner.remove_worker(number),
         }
-        let others = inner.workers.keys().filter(|other| **other != number);
-        let mut counts: BTreeMap<u32, usize> =
-            others.map(|other| (*other, inner.queues_of(*other).count())).collect();
-        let mut moves = BTreeMap::new();
-        for key in inner.queues_of(number) {
-            let (to, count) =
-                counts.iter_mut().min_by_key(|(_, count)| **count).ok_or(PoolError::Last(number))?;
-            moves.insert(key, *to);
-            *count += 1;
-        }
-        inner.move_queues(&moves)?;
-        // Its thread ends after the last reference, which may take as long as a disk does: nobody waits for that.
-        if let Some(gone) = inner.workers.remove(&number) {
-            gone.leave_behind();
-        }
-        Ok(())
     }
 
     /// The workers by number.
@@ -215,6 +213,28 @@ impl Inner {
     fn least(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
         let numbers = self.workers.keys().copied().filter(|number| may(*number));
         numbers.min_by_key(|number| self.queues_of(*number).count())
+    }
+
+    fn remove_worker(&mut self, number: u32) -> Result<(), PoolError> {
+        if !self.workers.contains_key(&number) {
+            return Err(PoolError::NoWorker(number));
+        }
+        let others = self.workers.keys().filter(|other| **other != number);
+        let mut counts: BTreeMap<u32, usize> =
+            others.map(|other| (*other, self.queues_of(*other).count())).collect();
+        let mut moves = BTreeMap::new();
+        for key in self.queues_of(number) {
+            let (to, count) =
+                counts.iter_mut().min_by_key(|(_, count)| **count).ok_or(PoolError::Last(number))?;
+            moves.insert(key, *to);
+            *count += 1;
+        }
+        self.move_queues(&moves)?;
+        // Its thread ends after the last reference, which may take as long as a disk does: nobody waits for that.
+        if let Some(gone) = self.workers.remove(&number) {
+            gone.leave_behind();
+        }
+        Ok(())
     }
 
     /// Moves queues, with one command to each worker that has some of them: with as many runnable threads as queues

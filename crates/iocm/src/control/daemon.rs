@@ -233,15 +233,8 @@ impl Daemon {
 
     fn remove_worker(&self, number: u32) -> Result<(), ControlError> {
         let name = Object::Worker(number).name();
-        let workers = self.workers();
-        if !workers.contains(&number) {
+        if !self.workers().contains(&number) {
             return Err(ControlError::missing(&name));
-        }
-        if workers.len() == 1 {
-            return Err(ControlError::new(
-                Errno::Busy,
-                format!("{name} is the last I/O worker: make another one first"),
-            ));
         }
         let is_own = |(_, endpoint): &(u32, Arc<Endpoint>)| endpoint.own_worker == Some(number);
         if let Some((device, _)) = self.numbered_endpoints().iter().find(|endpoint| is_own(endpoint)) {
@@ -251,7 +244,7 @@ impl Daemon {
                 format!("{name} serves only {device}, and is removed with it"),
             ));
         }
-        self.pool().remove_worker(number)?;
+        self.pool().remove_spare_worker(number)?;
         self.loads.forget(number);
         Ok(())
     }
@@ -346,7 +339,7 @@ impl From<PoolError> for ControlError {
     fn from(error: PoolError) -> Self {
         let errno = match error {
             PoolError::Worker(error) => return error.into(),
-            PoolError::Last(_) => Errno::Busy,
+            PoolError::Last(_) | PoolError::NoSpare(_) => Errno::Busy,
             PoolError::NoWorker(_) | PoolError::NoQueue(_) => Errno::Missing,
         };
         Self::of(errno, &error)

@@ -16,8 +16,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 fn daemon(directory: &Path) -> (Arc<Daemon>, ControlSocket) {
@@ -143,6 +143,29 @@ fn queues_start_and_stop_while_they_are_moved() {
     });
     assert!(starts > 0);
     assert_eq!(client.get("vq.0.0/worker").unwrap(), "w.0", "after {starts} starts");
+}
+
+#[test]
+fn one_worker_stays_whoever_removes_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (daemon, _control) = daemon(directory.path());
+    let connect = || Client::connect(&directory.path().join("control")).unwrap();
+    let (mut one, mut other) = (connect(), connect());
+    let together = Barrier::new(2);
+    for turn in 0..500 {
+        one.create("workers", "").unwrap();
+        let workers = daemon.pool().workers();
+        let [first, second] = [0, 1].map(|at| format!("w.{}", workers[at].number()));
+        let remove = |client: &mut Client, name: &str| {
+            together.wait();
+            client.remove(name).is_ok()
+        };
+        let removed = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| remove(&mut other, &second));
+            [remove(&mut one, &first), thread.join().unwrap()]
+        });
+        assert!(removed.contains(&false) && daemon.pool().workers().len() == 1, "turn {turn}: {removed:?}");
+    }
 }
 
 #[test]
