@@ -15,6 +15,7 @@ use crate::inherited::Inheritance;
 use crate::pool::{Pool, PoolError};
 use crate::worker::WorkerError;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use bound::BoundDevices;
@@ -28,8 +29,11 @@ pub struct Daemon {
     devices: Mutex<Devices>,
     pool: Arc<Pool>,
     pub(crate) loads: Loads,
-    /// Held while a device is added, so that no two have the same name or socket.
-    adding: Mutex<()>,
+    /// The names and sockets of devices that are being added, so that no two have the same. Opening one may take as long as
+    /// a file server does, and the lock is not held meanwhile.
+    adding: Mutex<Vec<(String, PathBuf)>>,
+    /// Held while a device gets its worker and its number.
+    numbering: Mutex<()>,
     /// The switches between its network devices.
     switches: Arc<Switches>,
 }
@@ -100,6 +104,7 @@ impl Daemon {
             pool,
             loads: Loads::default(),
             adding: Mutex::default(),
+            numbering: Mutex::default(),
             switches,
         };
         while let Some((config, device, bound)) = bound.next() {
@@ -123,11 +128,7 @@ impl Daemon {
             );
             return Err(ConfigError::Invalid(what).into());
         }
-        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_alike = |other: &DeviceConfig| other.name == config.name || other.socket == config.socket;
-        if self.endpoints().iter().any(|endpoint| is_alike(&endpoint.config)) {
-            return Err(DaemonError::Exists(config.name.clone()));
-        }
+        let _adding = Adding::new(self, config).ok_or_else(|| DaemonError::Exists(config.name.clone()))?;
         let mut bound = BoundDevices::nothing(&self.config, &self.switches);
         bound.add(config, &mut Inheritance::default())?;
         match bound.next() {
@@ -142,6 +143,7 @@ impl Daemon {
         device: Box<dyn crate::device::Device>,
         bound: BoundEndpoint,
     ) -> Result<u32, DaemonError> {
+        let _numbering = self.numbering.lock().unwrap_or_else(PoisonError::into_inner);
         let own_worker = match self.config.workers.arrangement {
             Arrangement::Shared => None,
             Arrangement::PerDevice => {
@@ -200,6 +202,35 @@ impl Daemon {
     #[must_use]
     pub const fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+}
+
+/// A device that is being added. Dropping it frees its name and its socket, unless a device has them by then.
+struct Adding<'a> {
+    daemon: &'a Daemon,
+    config: &'a DeviceConfig,
+}
+
+impl<'a> Adding<'a> {
+    /// `None` if another device has the same name or socket.
+    fn new(daemon: &'a Daemon, config: &'a DeviceConfig) -> Option<Self> {
+        let mut adding = daemon.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_alike = |name: &String, socket: &PathBuf| *name == config.name || *socket == config.socket;
+        let is_taken = adding.iter().any(|(name, socket)| is_alike(name, socket))
+            || daemon.endpoints().iter().any(|other| is_alike(&other.config.name, &other.config.socket));
+        if is_taken {
+            return None;
+        }
+        adding.push((config.name.clone(), config.socket.clone()));
+        drop(adding);
+        Some(Self { daemon, config })
+    }
+}
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        let mut adding = self.daemon.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        adding.retain(|(name, _)| *name != self.config.name);
     }
 }
 

@@ -1,7 +1,14 @@
 use super::*;
 use crate::ring::RingFeatures;
-use crate::testing::{BlockDriver, FrontEnd};
+use crate::testing::{BlockDriver, FrontEnd, attributes_of_one_file};
+use fuser::{
+    Errno, FileHandle, Filesystem, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, Request, Session, SessionACL,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 fn config(directory: &std::path::Path, arrangement: &str) -> Config {
@@ -53,4 +60,66 @@ fn a_socket_that_was_left_is_replaced_and_one_in_use_is_not() {
     assert!(error.to_string().contains("0.sock"), "{error}");
     std::thread::sleep(Duration::from_millis(10));
     assert!(daemon.endpoints()[0].config.socket.exists());
+}
+
+/// A file system that is one file, whose server lets nobody open it until the channel closes.
+struct Silent(Arc<Mutex<Receiver<()>>>);
+
+impl Filesystem for Silent {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&Duration::from_secs(3600), &attributes_of_one_file(ino, 1 << 20));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let answers = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            let _ = answers.lock().unwrap().recv();
+            reply.error(Errno::EIO);
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    std::fs::write(&disk, "").unwrap();
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let mounted = device.and_then(|device| {
+        let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
+        let options = std::ffi::CString::new(options).unwrap();
+        rustix::mount::mount("disk", &disk, "fuse", MountFlags::empty(), options.as_c_str()).map(|()| device)
+    });
+    let Ok(device) = mounted else {
+        println!("not tested: only root can mount a disk that does not open");
+        return;
+    };
+    let (answers, waits) = channel();
+    let silent = Silent(Arc::new(Mutex::new(waits)));
+    Session::from_fd(silent, device, SessionACL::All, fuser::Config::default()).unwrap().spawn().unwrap();
+    let daemon = Arc::new(Daemon::start(&config(directory.path(), "per-device")).unwrap());
+    let (told, heard) = channel();
+    let add = |name: &str, path: Option<&std::path::Path>| {
+        let socket = directory.path().join(format!("{name}.sock"));
+        let path = path.map(|path| format!("path = {path:?}\n")).unwrap_or_default();
+        let text = format!("[[device]]\nname = {name:?}\ntype = \"block\"\nsocket = {socket:?}\n{path}");
+        let config = Config::parse(&text).unwrap().devices.remove(0);
+        let (told, daemon) = (told.clone(), Arc::clone(&daemon));
+        std::thread::spawn(move || told.send(daemon.add_device(&config)));
+    };
+    add("silent", Some(&disk));
+    std::thread::sleep(Duration::from_millis(100));
+    add("other", None);
+    let limit = Duration::from_secs(10);
+    let number = heard.recv_timeout(limit).map(Result::ok);
+    add("silent", None);
+    let again = heard.recv_timeout(limit).map(Result::err);
+    drop(answers);
+    let opened = heard.recv_timeout(limit).map(Result::err);
+    let _ = rustix::mount::unmount(&disk, UnmountFlags::DETACH);
+    assert_eq!(number, Ok(Some(3)));
+    assert!(matches!(again, Ok(Some(DaemonError::Exists(_)))), "its name is taken: {again:?}");
+    assert!(matches!(opened, Ok(Some(DaemonError::Storage { .. }))), "{opened:?}");
+    add("silent", None);
+    assert_eq!(heard.recv_timeout(limit).map(Result::ok), Ok(Some(4)), "its name is free");
 }
