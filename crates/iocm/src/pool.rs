@@ -294,7 +294,7 @@ mod tests {
                 let pieces = &raw const *Box::leak(Box::new(piece));
                 let read = Submission::Read { file: self.disk.as_raw_fd(), pieces, count: 1, offset: 0 };
                 // SAFETY: the byte and the piece stay for ever, and the file until the queue has drained.
-                unsafe { submitter.submit(read, Token(0)) }.unwrap();
+                unsafe { submitter.submit(read, Token(0), false) }.unwrap();
                 self.in_flight = 1;
             }
             WorkDone::default()

@@ -41,17 +41,18 @@ pub struct Submitter<'a> {
 
 /// A way of submitting I/O to the kernel.
 pub(crate) trait IoEngine {
-    /// Queues a request whose completion carries `user_data`. `false` when there is no room for it.
+    /// Queues a request whose completion carries `user_data`; with `aside` a thread of the kernel makes it. `false` when
+    /// there is no room for it.
     ///
     /// # Safety
     ///
     /// The conditions of [`Submitter::submit`].
-    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool;
+    unsafe fn take(&mut self, submission: Submission, user_data: u64, aside: bool) -> bool;
 }
 
 /// A list of submissions, which a caller carries out itself.
 impl IoEngine for VecDeque<(Submission, u64)> {
-    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
+    unsafe fn take(&mut self, submission: Submission, user_data: u64, _aside: bool) -> bool {
         self.push_back((submission, user_data));
         true
     }
@@ -79,7 +80,8 @@ impl<'a> Submitter<'a> {
         self.crowded
     }
 
-    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then.
+    /// Submits I/O. Its completion is passed to the queue with `token`, whichever worker has the queue by then. I/O for which
+    /// the thread that submits it may have to wait is made `aside`.
     ///
     /// # Errors
     ///
@@ -89,10 +91,10 @@ impl<'a> Submitter<'a> {
     ///
     /// All memory that the submission points to must stay valid, and its file open, until the completion.
     #[inline]
-    pub unsafe fn submit(&mut self, submission: Submission, token: Token) -> Result<(), NoRoom> {
+    pub unsafe fn submit(&mut self, submission: Submission, token: Token, aside: bool) -> Result<(), NoRoom> {
         let user_data = u64::from(self.key.0) << 32 | u64::from(token.0);
         // SAFETY: the caller keeps what the request points to.
-        if unsafe { self.engine.take(submission, user_data) } { Ok(()) } else { Err(NoRoom) }
+        if unsafe { self.engine.take(submission, user_data, aside) } { Ok(()) } else { Err(NoRoom) }
     }
 }
 

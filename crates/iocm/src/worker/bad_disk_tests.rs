@@ -80,21 +80,21 @@ impl Drop for Mounted {
 }
 
 /// `None` where this user may mount nothing.
-fn mounted() -> Option<Mounted> {
+fn mounted(system: impl Filesystem) -> Option<Mounted> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
     let options = std::ffi::CString::new(options).unwrap();
     rustix::mount::mount("disk", file.path(), "fuse", MountFlags::empty(), options.as_c_str()).ok()?;
     let mounted = Mounted(file);
-    let session = Session::from_fd(Disk, device, SessionACL::All, Config::default()).unwrap();
+    let session = Session::from_fd(system, device, SessionACL::All, Config::default()).unwrap();
     session.spawn().unwrap();
     Some(mounted)
 }
 
 #[test]
 fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
-    let Some(disk) = mounted() else {
+    let Some(disk) = mounted(Disk) else {
         println!("not tested: only root can mount a disk with a bad block");
         return;
     };
@@ -119,4 +119,62 @@ fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
         assert_eq!(status(&mut guest, 1, BAD + 4096, &[5; 4096], 0), 0, "a write to another block");
     }
     assert_eq!(guest.state.counters.read().errors, 12);
+}
+
+/// A file system that is one file, whose server takes two seconds for each read.
+struct Slow;
+
+impl Filesystem for Slow {
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&Duration::from_secs(3600), &attributes_of_one_file(ino, SIZE));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        std::thread::spawn(move || {
+            // Who opens the disk looks at its first bytes.
+            std::thread::sleep(Duration::from_secs(if offset == 0 { 0 } else { 2 }));
+            reply.data(&vec![9; size as usize]);
+        });
+    }
+}
+
+#[test]
+fn a_disk_that_is_slow_holds_no_other() {
+    let Some(disk) = mounted(Slow) else {
+        println!("not tested: only root can mount a disk that is slow");
+        return;
+    };
+    let path = Some(disk.0.path().to_owned());
+    let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() }).unwrap();
+    let (_file, other) = super::disk(1 << 20);
+    let routes = Routes::new();
+    let worker = worker(&routes, Polling::default());
+    let (mut waits, first) = Guest::new(&device, FEATURES);
+    let (mut guest, second) = Guest::new(&other, FEATURES);
+    worker.add(first);
+    worker.add(second);
+    for sector in 1..4 {
+        waits.submit(0, sector * 8, &[], 4096).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    guest.submit(0, 0, &[], 4096).unwrap();
+    assert_eq!(guest.ended().1, 0);
+    assert!(waits.driver.ended().is_none(), "the worker waited for the slow disk");
+    for _ in 1..4 {
+        assert_eq!(waits.ended().1, 0);
+    }
 }

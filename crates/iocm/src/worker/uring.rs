@@ -3,6 +3,7 @@
 use super::threads::Threads;
 use crate::queue::{IoEngine, QueueKey, Submission, Submitter};
 use io_uring::register::Restriction;
+use io_uring::squeue::Flags;
 use io_uring::{Builder, IoUring, opcode};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -139,20 +140,22 @@ fn ring() -> io::Result<IoUring> {
 /// A ring restricted to the operations that a worker uses, without registered files or buffers.
 fn restricted(builder: &mut Builder) -> io::Result<IoUring> {
     let ring = builder.setup_r_disabled().build(ENTRIES)?;
-    let mut allowed =
-        [opcode::Readv::CODE, opcode::Writev::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE]
-            .map(Restriction::sqe_op);
+    let operations =
+        [opcode::Readv::CODE, opcode::Writev::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+    let aside = Restriction::sqe_flags_allowed(Flags::ASYNC.bits());
+    let mut allowed: Vec<_> = operations.map(Restriction::sqe_op).into_iter().chain([aside]).collect();
     ring.submitter().register_restrictions(&mut allowed)?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
 }
 
 impl IoEngine for Uring {
-    unsafe fn take(&mut self, submission: Submission, user_data: u64) -> bool {
+    unsafe fn take(&mut self, submission: Submission, user_data: u64, aside: bool) -> bool {
         match &mut self.kind {
             Kind::Threads(threads) => threads.take(submission, user_data),
             Kind::Ring(ring) => {
-                let entry = submission.entry().user_data(user_data);
+                let flags = if aside { Flags::ASYNC } else { Flags::empty() };
+                let entry = submission.entry().flags(flags).user_data(user_data);
                 // SAFETY: the caller keeps what the entry points to.
                 if unsafe { ring.submission().push(&entry) }.is_err() {
                     // The kernel takes the queued entries now, or does not.
@@ -198,7 +201,7 @@ mod tests {
         let read = Submission::Read { file: file.as_raw_fd(), pieces: &raw const piece, count: 1, offset: 0 };
         for _ in 0..COMPLETIONS + ENTRIES {
             // SAFETY: the byte, the piece and the file stay until all reads have ended.
-            assert!(unsafe { uring.take(read, 7) });
+            assert!(unsafe { uring.take(read, 7, false) });
         }
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while uring.in_flight > 0 && std::time::Instant::now() < end {

@@ -200,7 +200,7 @@ impl BlockQueue {
             return bytes;
         }
         // SAFETY: the slot keeps its pieces and the guest's memory until the step has ended, and the device its file.
-        match unsafe { submitter.submit(submission, Token(token)) } {
+        match unsafe { submitter.submit(submission, Token(token), self.device.storage.waits()) } {
             Ok(()) => {
                 self.moving += self.slots[token as usize].weight();
                 bytes

@@ -21,6 +21,8 @@ pub enum Storage {
         alignment: u32,
         /// It is on tmpfs.
         is_tmpfs: bool,
+        /// It is on FUSE.
+        is_fuse: bool,
     },
 }
 
@@ -106,8 +108,9 @@ impl Storage {
         }
         let file = opened(access | caching).map_err(cannot)?;
         let alignment = if direct { alignment(&file) } else { 1 };
-        let is_tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|kind| kind.f_type == libc::TMPFS_MAGIC);
-        Ok(Self::File { file, path: path.to_owned(), alignment, is_tmpfs })
+        let system = rustix::fs::fstatfs(&file).map(|found| found.f_type);
+        let (is_tmpfs, is_fuse) = (system == Ok(libc::TMPFS_MAGIC), system == Ok(libc::FUSE_SUPER_MAGIC));
+        Ok(Self::File { file, path: path.to_owned(), alignment, is_tmpfs, is_fuse })
     }
 
     /// The size in bytes; `None` for a null disk.
@@ -155,6 +158,12 @@ impl Storage {
     /// times the CPU time. Writes wait for a lock that a discard of the same file may hold for milliseconds.
     pub(super) fn is_in_memory(&self) -> bool {
         matches!(self, Self::File { is_tmpfs: true, .. }) && rustix::system::sysinfo().totalswap == 0
+    }
+
+    /// Tests whether who submits a request may wait for its end: io_uring takes FUSE's word that it does not, and it does
+    /// (Linux 6.18, `fuse_direct_io`). A server that does not answer would stop the worker.
+    pub(super) const fn waits(&self) -> bool {
+        matches!(self, Self::File { is_fuse: true, .. })
     }
 
     pub(super) fn file(&self) -> Option<RawFd> {
