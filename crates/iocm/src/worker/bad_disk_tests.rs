@@ -1,4 +1,4 @@
-//! A disk of the host with a bad block: the kernel says EIO.
+//! Disks of the host with a bad block, for which the kernel says EIO, and without an answer.
 
 use super::*;
 use crate::testing::attributes_of_one_file;
@@ -9,6 +9,8 @@ use fuser::{
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use std::os::fd::AsRawFd as _;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 
 const SIZE: u64 = 1 << 20;
 /// The block that cannot be read or written, as large as a page.
@@ -121,10 +123,10 @@ fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
     assert_eq!(guest.state.counters.read().errors, 12);
 }
 
-/// A file system that is one file, whose server takes two seconds for each read.
-struct Slow;
+/// A file system that is one file, whose server answers no read until the channel closes.
+struct Silent(Arc<Mutex<Receiver<()>>>);
 
-impl Filesystem for Slow {
+impl Filesystem for Silent {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         reply.attr(&Duration::from_secs(3600), &attributes_of_one_file(ino, SIZE));
     }
@@ -144,18 +146,22 @@ impl Filesystem for Slow {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let answers = Arc::clone(&self.0);
         std::thread::spawn(move || {
             // Who opens the disk looks at its first bytes.
-            std::thread::sleep(Duration::from_secs(if offset == 0 { 0 } else { 2 }));
+            if offset > 0 {
+                let _ = answers.lock().unwrap().recv();
+            }
             reply.data(&vec![9; size as usize]);
         });
     }
 }
 
 #[test]
-fn a_disk_that_is_slow_holds_no_other() {
-    let Some(disk) = mounted(Slow) else {
-        println!("not tested: only root can mount a disk that is slow");
+fn a_disk_that_does_not_answer_holds_no_other() {
+    let (answers, waiting) = channel();
+    let Some(disk) = mounted(Silent(Arc::new(Mutex::new(waiting)))) else {
+        println!("not tested: only root can mount a disk that does not answer");
         return;
     };
     let path = Some(disk.0.path().to_owned());
@@ -167,14 +173,19 @@ fn a_disk_that_is_slow_holds_no_other() {
     let (mut guest, second) = Guest::new(&other, FEATURES);
     worker.add(first);
     worker.add(second);
-    for sector in 1..4 {
+    // Dropped before the worker if the test fails.
+    let answers = answers;
+    for sector in 1..60 {
         waits.submit(0, sector * 8, &[], 4096).unwrap();
     }
     std::thread::sleep(Duration::from_millis(100));
     guest.submit(0, 0, &[], 4096).unwrap();
     assert_eq!(guest.ended().1, 0);
-    assert!(waits.driver.ended().is_none(), "the worker waited for the slow disk");
-    for _ in 1..4 {
+    guest.submit(1, 0, &[5; 4096], 0).unwrap();
+    assert_eq!(guest.ended().1, 0);
+    assert!(waits.driver.ended().is_none());
+    drop(answers);
+    for _ in 1..60 {
         assert_eq!(waits.ended().1, 0);
     }
 }
