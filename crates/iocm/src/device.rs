@@ -98,6 +98,10 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// Sets the MTU that the front-end told the guest.
     fn set_mtu(&self, _mtu: u64) {}
 
+    /// Gives a queue what it needs of the host while it is started and enabled. This may take milliseconds, for which the
+    /// front-end's thread waits, and no worker.
+    fn enable(&self, _index: u16, _enabled: bool) {}
+
     /// Announces a guest to the network after a migration.
     ///
     /// # Errors

@@ -238,6 +238,15 @@ impl Device for Arc<NetDevice> {
         [&self.sent, &self.received].map(|limits| [&limits.requests, &limits.bytes]).to_vec()
     }
 
+    fn enable(&self, index: u16, enabled: bool) {
+        let pair = usize::from(index / 2);
+        if let (Link::Tap(tap), true) = (&self.link, index.is_multiple_of(2))
+            && let Some(queue) = tap.queue(pair)
+        {
+            queue.attach(enabled);
+        }
+    }
+
     fn set_mtu(&self, mtu: u64) {
         if let Ok(mtu) = u16::try_from(mtu) {
             self.mtu.store(mtu, Ordering::Relaxed);

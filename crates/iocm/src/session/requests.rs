@@ -146,13 +146,17 @@ impl Session {
                 self.vring(ring)?.enabled = value != 0;
                 let key = self.vrings[ring as usize].key;
                 let enabled = self.is_enabled(ring as usize);
-                match key {
-                    Some(key) => self
-                        .pool
-                        .with(key, move |queue| queue.set_enabled(enabled))
-                        .map_err(|error| pool_error(&error)),
-                    None => Ok(()),
+                let Some(key) = key else { return Ok(()) };
+                let (device, index) = (&self.backend.device, ring as u16);
+                // The worker uses the queue only while it has what it needs.
+                if enabled {
+                    device.enable(index, true);
                 }
+                let told = self.pool.with(key, move |queue| queue.set_enabled(enabled));
+                if !enabled {
+                    device.enable(index, false);
+                }
+                told.map_err(|error| pool_error(&error))
             }
             Request::SetBackendReqFd(file) => {
                 use rustix::net::{AddressFamily, SocketType, sockopt};

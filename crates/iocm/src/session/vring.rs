@@ -71,6 +71,7 @@ impl Session {
         let handler = device.handler(index as u16, size, self.features);
         let backend = &self.backend.queues[index];
         let mut queue = Queue::new(made, notifiers, handler, Arc::clone(&backend.state));
+        device.enable(index as u16, enabled);
         queue.set_enabled(enabled);
         queue.polled = backend.polled.load(Ordering::Relaxed);
         let memory = self.inflight.as_ref();
@@ -120,6 +121,7 @@ impl Session {
     /// Stops a queue.
     pub(super) fn stop(&mut self, index: usize) {
         self.pause(index);
+        self.backend.device.enable(index as u16, false);
         let ring = &mut self.vrings[index];
         ring.started = false;
         ring.kick = None;

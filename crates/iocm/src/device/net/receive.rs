@@ -195,8 +195,8 @@ impl Handler for Receive {
 
     fn enable(&mut self, enabled: bool) {
         match &self.source {
-            Source::Nothing => {}
-            Source::Tap(tap) => tap.attach(enabled),
+            // The device attaches a tap.
+            Source::Nothing | Source::Tap(_) => {}
             Source::Switch(backlog) if enabled => backlog.open(self.offloads),
             Source::Switch(backlog) => {
                 backlog.close();

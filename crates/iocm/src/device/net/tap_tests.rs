@@ -2,7 +2,7 @@
 //! side.
 
 use crate::device::net::switch::Switches;
-use crate::device::net::{LinkOptions, NetDevice, NetError, NetOptions, TapOptions};
+use crate::device::net::{Link, LinkOptions, NetDevice, NetError, NetOptions, TapOptions};
 use crate::pool::Pool;
 use crate::protocol::VirtioFeatures;
 use crate::ring::RingFeatures;
@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const RING: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: true };
@@ -327,6 +328,44 @@ fn several_queues_are_one_interface() {
         socket.send_to(&[port as u8], ("10.77.0.2", 1000 + port)).unwrap();
         assert_eq!(guest.received(17).1[42], port as u8);
     }
+}
+
+/// The kernel spreads packets over the attached queues, and those for a queue that nobody reads are lost.
+#[test]
+fn a_taps_queue_is_attached_while_its_ring_is_started_and_enabled() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    let pool = Pool::new();
+    pool.add_worker(&WorkerOptions::default()).unwrap();
+    let device = NetDevice::open(options(&namespace, 2), &Switches::default()).unwrap();
+    let queue = match &device.link {
+        Link::Tap(tap) => tap.queue(1).unwrap(),
+        link => panic!("{link:?}"),
+    };
+    let is_attached = || queue.attached.load(Ordering::Relaxed);
+    let backend = Backend::new(Box::new(device));
+    let driver = NetDriver::new(64, RING);
+    let second_receive = 2;
+    for is_stopped in [true, false] {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut session = Session::new(Arc::clone(&backend), Arc::clone(&pool));
+        let session = std::thread::spawn(move || session.run(there));
+        let mut front = FrontEnd::new(here).unwrap();
+        front.negotiate(&driver.receive, MODERN).unwrap();
+        assert!(!is_attached());
+        assert!(front.start(second_receive, &driver.receive.layout(), 64, 0).unwrap());
+        for enabled in [true, false, true] {
+            let state = [second_receive, u32::from(enabled)].map(u32::to_ne_bytes).concat();
+            assert!(front.tell(18, &state, &[]).unwrap());
+            assert_eq!(is_attached(), enabled);
+        }
+        if is_stopped {
+            front.stop(second_receive).unwrap();
+            assert!(!is_attached());
+        }
+        drop(front);
+        session.join().unwrap().unwrap();
+    }
+    assert!(!is_attached(), "the next guest may use one pair only");
 }
 
 #[test]
