@@ -25,6 +25,7 @@ mod counter;
 mod decode;
 mod error;
 mod inhibit;
+mod loader;
 mod long;
 mod perf;
 pub mod qmp;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError};
 use aya::programs::{Iter, ProgramError};
-use aya::{Btf, EbpfLoader, Pod};
+use aya::{Btf, Pod};
 use conclusions::activation::{Controls, Irqchip, VcpuState, VmState};
 use exits::Isa;
 
@@ -126,7 +126,7 @@ impl StateReader {
             cause,
             next: "a kernel with CONFIG_DEBUG_INFO_BTF and CONFIG_DEBUG_INFO_BTF_MODULES is needed",
         })?;
-        let mut loader = EbpfLoader::new();
+        let mut loader = crate::loader::without_types();
         loader.override_global("task_process_at", &layout.task_process, true);
         loader.override_global("file_private_at", &layout.file_private, true);
         let mut ebpf = loader.load(&STATE.0).map_err(|error| not_loaded(&error))?;
@@ -141,7 +141,6 @@ impl StateReader {
             next: "build exitless again",
         })?;
         let iterator: &mut Iter = program.try_into().map_err(|error| rejected("state", &error))?;
-        // Tens of MiB, which the loader above had for itself: one after the other.
         let types = Btf::from_sys_fs().map_err(|error| Error::Load {
             cause: chain(&error),
             next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",

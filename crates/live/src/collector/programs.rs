@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, MapError};
 use aya::programs::perf_event::PerfEventLink;
 use aya::programs::raw_trace_point::RawTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{Program, ProgramError, RawTracePoint, TracePoint};
-use aya::{Ebpf, EbpfLoader};
 use exits::Isa;
 
 use super::layout::Layout;
@@ -202,7 +202,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     if wanted.purpose == Purpose::HotSpots {
         globals.extend(scheduler::globals(root, wanted.isa, &mut missing));
     }
-    let mut loader = EbpfLoader::new();
+    let mut loader = crate::loader::without_types();
     for (name, value) in &globals {
         loader.override_global(name, value, true);
     }
