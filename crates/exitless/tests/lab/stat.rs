@@ -172,8 +172,8 @@ fn a_kernel_without_kvm_is_said_and_can_be_waited_for() {
 }
 
 /// The VM ends in the middle of the only interval of a table, and long before recordings are due to. A recorder has its
-/// file once it is attached, which takes seconds in an emulator; until then
-/// the VM is stopped, for an idle emulator is a quick one.
+/// file once it is attached, which takes seconds in an emulator, and `stat` has the kernel's links to its programs; until
+/// then the VM is stopped, for an idle emulator is a quick one.
 #[test]
 fn whoever_watches_a_vm_is_told_of_its_end() {
     let script = "mkdir -p /tmp/w; cd /tmp/w; \
@@ -182,7 +182,8 @@ fn whoever_watches_a_vm_is_told_of_its_end() {
          watch() { word=$1; sign=$2; shift 2; vm; \
          (until $sign; do sleep 0.2; done; kill -CONT $vm; sleep 0.5; kill -9 $vm) & \
          \"$@\" --vm $vm >out 2>log; echo $word $? $(grep -c 'given by --vm has ended' log); wait; }; \
-         watch last 'sleep 7' exitless stat --interval 6s --count 1; \
+         attached() { ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q 'bpf.link'; }; \
+         watch last attached exitless stat --interval 6s --count 1; \
          watch exits 'test -s exits' exitless record --duration 100s -o exits; \
          watch sums 'test -s sums' exitless record --profile --duration 100s -o sums; \
          vm; exitless record --duration 500ms -o whole --vm $vm >out 2>log; echo there $? $(grep -c ended log); \
