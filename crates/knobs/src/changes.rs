@@ -134,8 +134,7 @@ impl<A: Actions> Changes<A> {
         let recorded = Journal::read(self.journal.root())?;
         let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
         if let Some(later) = recorded.entries.iter().find(later) {
-            let what = format!("change {} rests on it and is to be undone first", later.id);
-            return Ok(Outcome::ChangedSince { what });
+            return Ok(undo::rested_on(later));
         }
         let outcome = undo::undo_recorded(&self.journal, &mut self.actions, entry, false)?;
         if let Some(how) = outcome.settled().filter(|_| undo::forget(entry, something_left)) {

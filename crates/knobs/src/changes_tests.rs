@@ -231,6 +231,36 @@ fn a_value_that_changes_again_and_again_goes_back_to_what_it_was() {
     }
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
     let other = Change::Value { path: "/sys/other".to_owned(), value: "1".to_owned() };
+#[test]
+fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
+    let root = host();
+    // The owner has ended: the host below `root` has no such process yet.
+    drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
+    let pid = std::process::id();
+    let home = under(root.path(), &format!("/proc/{pid}"));
+    fs::create_dir_all(&home).unwrap();
+    fs::copy(under(root.path(), "/proc/41/stat"), home.join("stat")).unwrap();
+    let mut study = changes(root.path());
+    let later = Change::Load {
+        module: MODULE.to_owned(),
+        parameters: [("avic", "1"), ("npt", "0")].map(|(name, value)| (name.into(), value.into())).into(),
+    };
+    study.make(later, Lasting::WhileHeld).unwrap();
+    let pid = i32::try_from(pid).unwrap();
+    for dry_run in [true, false] {
+        let outcomes = restored(root.path(), Restore { dry_run, ..Restore::default() });
+        let waits =
+            Outcome::ChangedSince { what: "change 2 rests on it and is to be undone first".to_owned() };
+        assert_eq!(outcomes, [Outcome::Held { pid }, waits]);
+        // What is measured now runs with what it asked for.
+        assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/npt"), "N\n");
+    }
+    drop(study);
+    fs::remove_dir_all(home).unwrap();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone]);
+    assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/avic"), "N\n");
+}
+
     assert!(matches!(guard.make_again(&mut entry, other), Err(Error::Another { .. })));
     drop(guard);
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");

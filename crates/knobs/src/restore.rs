@@ -1,7 +1,7 @@
 //! Undoing what earlier processes left.
 
 use crate::undo::{self, Outcome};
-use crate::{Actions, Damage, Entry, Error, Journal, owner};
+use crate::{Actions, Change, Damage, Entry, Error, Journal, owner};
 use serde::Serialize;
 use std::path::Path;
 
@@ -53,14 +53,15 @@ impl Restored {
 pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<Restored, Error> {
     let recorded = Journal::read(root)?;
     if how.dry_run || !recorded.entries.iter().any(Entry::open) {
-        let changes = open(recorded.entries).map(|entry| {
+        let mut changes = Vec::new();
+        for entry in open(recorded.entries) {
             let outcome = settled_by_itself(root, &entry, how)
-                .map_or_else(|| undo::examine(root, actions, &entry), Ok)
+                .or_else(|| waits_for_later(&changes, &entry))
+                .map_or_else(|| undo::examine(root, actions, &entry).map(|found| forced(found, how)), Ok)
                 .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
-            let forced = how.force && matches!(outcome, Outcome::ChangedSince { .. });
-            RestoredChange { entry, outcome: if forced { Outcome::WouldUndo } else { outcome } }
-        });
-        return Ok(Restored { changes: changes.collect(), damage: recorded.damage });
+            changes.push(RestoredChange { entry, outcome });
+        }
+        return Ok(Restored { changes, damage: recorded.damage });
     }
     let journal = Journal::open(root)?;
     let _lock = journal.lock()?;
@@ -70,6 +71,7 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
     let mut left = false;
     for entry in open(recorded.entries) {
         let outcome = settled_by_itself(root, &entry, how)
+            .or_else(|| waits_for_later(&changes, &entry))
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
             .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
         left |= outcome.left();
@@ -95,6 +97,21 @@ fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome
     }
     let rebooted = entry.change.volatile() && entry.owner.boot != owner::boot(root);
     rebooted.then(|| Outcome::Already { why: "the host was booted since".to_owned() })
+}
+
+/// The outcome of a change on which a later one rests that stays: undone first, it would take away what that one found, from a
+/// process that still runs or from others. Programs only work out files once more.
+fn waits_for_later(later: &[RestoredChange], entry: &Entry) -> Option<Outcome> {
+    if matches!(entry.change, Change::Command { .. }) {
+        return None;
+    }
+    let stays = |later: &&RestoredChange| later.outcome.left() && later.entry.rests_on(entry);
+    let later = later.iter().find(stays)?;
+    Some(undo::rested_on(&later.entry))
+}
+
+fn forced(found: Outcome, how: Restore) -> Outcome {
+    if how.force && matches!(found, Outcome::ChangedSince { .. }) { Outcome::WouldUndo } else { found }
 }
 
 fn told(error: &Error) -> String {
