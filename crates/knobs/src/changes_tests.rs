@@ -115,6 +115,17 @@ fn a_module_in_use_stays_and_is_not_even_asked() {
 }
 
 #[test]
+fn a_module_that_does_not_take_what_it_printed_is_loaded_all_the_same() {
+    let root = host();
+    // As `vmentry_l1d_flush` of kvm_intel, which is printed as `not required`.
+    let printed = under(root.path(), "/sys/module/kvm_amd/parameters/printed");
+    fs::write(printed, "not required\n").unwrap();
+    drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
+    assert!(matches!(restored(root.path(), Restore::default())[..], [Outcome::Failed { .. }]));
+    assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/avic"), "N\n");
+}
+
+#[test]
 fn a_thread_that_got_an_old_number_is_not_touched() {
     let root = host();
     let mut machine = Machine::new(root.path());

@@ -63,9 +63,15 @@ pub(crate) fn give_back(
     if differing.is_empty() {
         return Ok(());
     }
-    let mut given = first;
+    let mut given = first.clone();
     given.extend(differing);
-    reload(root, actions, module, &given)?;
+    if let Err(error) = reload(root, actions, module, &given) {
+        // What the kernel prints it need not take. A host without the module would run no VM at all.
+        if parameters(root, module).is_none() {
+            let _ = actions.load(module, &first);
+        }
+        return Err(error);
+    }
     let differing = differences(root, module, before);
     if differing.is_empty() {
         return Ok(());
