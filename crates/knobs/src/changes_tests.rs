@@ -126,6 +126,22 @@ fn a_module_that_does_not_take_what_it_printed_is_loaded_all_the_same() {
 }
 
 #[test]
+fn what_others_load_after_a_restore_that_failed_is_theirs() {
+    let root = host();
+    drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
+    let users = under(root.path(), "/sys/module/kvm_amd/refcnt");
+    fs::write(&users, "3\n").unwrap();
+    assert!(matches!(restored(root.path(), Restore::default())[..], [Outcome::Failed { .. }]));
+    fs::write(&users, "0\n").unwrap();
+    let value = under(root.path(), "/sys/module/kvm_amd/parameters/avic");
+    fs::write(&value, "force\n").unwrap();
+    let what = "kvm_amd has avic force".to_owned();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::ChangedSince { what }]);
+    fs::write(&value, "Y\n").unwrap();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone]);
+}
+
+#[test]
 fn a_thread_that_got_an_old_number_is_not_touched() {
     let root = host();
     let mut machine = Machine::new(root.path());

@@ -117,12 +117,20 @@ pub(crate) fn undo_recorded(
 ) -> Result<Outcome, Error> {
     let root = journal.root();
     // A module that is removed and not loaded again would look like the work of others.
-    if matches!(entry.change, Change::Load { .. } | Change::Unload { .. })
-        && matches!(examine(root, actions, entry)?, Outcome::WouldUndo)
-    {
+    let announced = matches!(entry.change, Change::Load { .. } | Change::Unload { .. })
+        && matches!(examine(root, actions, entry)?, Outcome::WouldUndo);
+    if announced {
         journal.undoing(entry)?;
     }
-    undo(root, actions, entry, force)
+    let undone = undo(root, actions, entry, force);
+    if let (true, true, Some(after)) = (announced, undone.is_err(), entry.after()) {
+        // A module in use is as the change left it. If it could be anybody's from here on, what others load later would
+        // be overwritten.
+        if matches!(examine(root, actions, entry), Ok(Outcome::WouldUndo)) {
+            journal.done(entry, after)?;
+        }
+    }
+    undone
 }
 
 /// Undoes a change. May be done again after it was cut short.
