@@ -85,7 +85,8 @@ impl<A: Actions> Changes<A> {
     /// first change is what is put back, and the journal does not grow by a change each time.
     ///
     /// # Errors
-    /// Of all kinds; the change is still in the journal then, and will be undone.
+    /// Of all kinds; the change is still in the journal then, and will be undone. [`Error::ChangedSince`] when others changed
+    /// it since: it is left as it is.
     pub fn make_again(&mut self, entry: &mut Entry, change: Change) -> Result<(), Error> {
         let is_same = match (&entry.change, &change) {
             (
@@ -105,15 +106,25 @@ impl<A: Actions> Changes<A> {
                 return Err(Error::ThreadGone { tid: *tid });
             }
         }
+        if let Outcome::ChangedSince { what } = undo::examine(&root, &self.actions, entry)? {
+            return Err(Error::ChangedSince { id: entry.id, what });
+        }
         // From here on whatever is there counts as ours, however far this comes.
         self.journal.undoing(entry)?;
-        entry.progress = Progress::Undoing;
-        entry.change = change;
+        let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });
         let made = perform(&root, &mut self.actions, entry)
             .and_then(|()| after(&root, &self.actions, &entry.change))
             .and_then(|after| self.journal.done(entry, &after).map(|()| after));
-        if let Ok(after) = &made {
-            entry.progress = Progress::Done { after: after.clone() };
+        match (&made, before.after()) {
+            (Ok(after), _) => entry.progress = Progress::Done { after: after.clone() },
+            // Where it is still as it was before, what others make of it later is theirs.
+            (Err(_), Some(old))
+                if matches!(undo::examine(&root, &self.actions, &before), Ok(Outcome::WouldUndo))
+                    && self.journal.done(&before, old).is_ok() =>
+            {
+                *entry = before;
+            }
+            (Err(_), _) => {}
         }
         if let Some(held) = self.held.iter_mut().find(|held| held.id == entry.id) {
             *held = entry.clone();

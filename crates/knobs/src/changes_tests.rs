@@ -232,33 +232,6 @@ fn what_a_running_process_holds_is_not_taken_from_it() {
 }
 
 #[test]
-fn without_a_journal_nothing_is_changed() {
-    let root = host();
-    fs::write(root.path().join("var"), "").unwrap();
-    let error = Changes::begin(root.path(), Machine::new(root.path()), Vec::new()).err().unwrap().to_string();
-    assert!(error.contains("so nothing was changed"), "{error}");
-    fs::remove_file(root.path().join("var")).unwrap();
-    let mut guard = changes(root.path());
-    // A directory in the journal's place cannot be written, whoever tries.
-    fs::create_dir(under(root.path(), VOLATILE)).unwrap();
-    assert!(guard.make(governor("performance"), Lasting::UntilRestored).is_err());
-    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
-}
-
-#[test]
-fn a_value_that_changes_again_and_again_goes_back_to_what_it_was() {
-    let root = host();
-    let mut guard = changes(root.path());
-    let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
-        panic!("nothing was changed");
-    };
-    for value in ["ondemand", "schedutil", "performance", "ondemand"] {
-        guard.make_again(&mut entry, governor(value)).unwrap();
-        assert_eq!(text(root.path(), "/sys/governor"), format!("{value}\n"));
-    }
-    assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
-    let other = Change::Value { path: "/sys/other".to_owned(), value: "1".to_owned() };
-#[test]
 fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
     let root = host();
     // The owner has ended: the host below `root` has no such process yet.
@@ -288,10 +261,74 @@ fn a_change_is_not_taken_from_below_a_later_one_that_a_running_process_holds() {
     assert_eq!(text(root.path(), "/sys/module/kvm_amd/parameters/avic"), "N\n");
 }
 
+#[test]
+fn without_a_journal_nothing_is_changed() {
+    let root = host();
+    fs::write(root.path().join("var"), "").unwrap();
+    let error = Changes::begin(root.path(), Machine::new(root.path()), Vec::new()).err().unwrap().to_string();
+    assert!(error.contains("so nothing was changed"), "{error}");
+    fs::remove_file(root.path().join("var")).unwrap();
+    let mut guard = changes(root.path());
+    // A directory in the journal's place cannot be written, whoever tries.
+    fs::create_dir(under(root.path(), VOLATILE)).unwrap();
+    assert!(guard.make(governor("performance"), Lasting::UntilRestored).is_err());
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+}
+
+#[test]
+fn a_value_that_changes_again_and_again_goes_back_to_what_it_was() {
+    let root = host();
+    let mut guard = changes(root.path());
+    let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    for value in ["ondemand", "schedutil", "performance", "ondemand"] {
+        guard.make_again(&mut entry, governor(value)).unwrap();
+        assert_eq!(text(root.path(), "/sys/governor"), format!("{value}\n"));
+    }
+    assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
+    let other = Change::Value { path: "/sys/other".to_owned(), value: "1".to_owned() };
     assert!(matches!(guard.make_again(&mut entry, other), Err(Error::Another { .. })));
     drop(guard);
     assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
     assert_eq!(restored(root.path(), Restore::default()), []);
+}
+
+#[test]
+fn what_others_changed_is_not_changed_again() {
+    let root = host();
+    let mut guard = changes(root.path());
+    let Made::Changed(mut entry) = guard.make(governor("performance"), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    fs::write(under(root.path(), "/sys/governor"), "theirs\n").unwrap();
+    let error = guard.make_again(&mut entry, governor("ondemand")).unwrap_err();
+    assert!(matches!(&error, Error::ChangedSince { what, .. } if what.ends_with("theirs")), "{error}");
+    assert_eq!(text(root.path(), "/sys/governor"), "theirs\n");
+    drop(guard);
+    assert_eq!(text(root.path(), "/sys/governor"), "theirs\n");
+}
+
+#[test]
+fn a_change_that_is_refused_the_second_time_is_as_the_first_left_it() {
+    let root = host();
+    let mut machine = Machine::new(root.path());
+    machine.affinity.insert(41, "0-3".to_owned());
+    machine.refuses = Some("2".to_owned());
+    let mut guard = Changes::begin(root.path(), machine, Vec::new()).unwrap();
+    let pin = |cpus: &str| Change::Affinity { tid: 41, start_ticks: 341, cpus: cpus.to_owned() };
+    let Made::Changed(mut entry) = guard.make(pin("1"), Lasting::WhileHeld).unwrap() else {
+        panic!("nothing was changed");
+    };
+    guard.make_again(&mut entry, pin("2")).unwrap_err();
+    guard.actions.affinity.insert(41, "3".to_owned());
+    let released = guard.release();
+    assert!(matches!(&released[0].1, Ok(Outcome::ChangedSince { .. })), "{released:?}");
+    assert_eq!(guard.actions.affinity[&41], "3");
+    // So does whoever restores later.
+    drop(guard);
+    let recorded = Journal::read(root.path()).unwrap();
+    assert_eq!(recorded.entries[0].after(), Some(&After::Value { value: "1".to_owned() }));
 }
 
 #[test]

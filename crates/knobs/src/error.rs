@@ -145,6 +145,14 @@ pub enum Error {
         /// The change.
         id: u64,
     },
+    /// Others changed what was to be changed again.
+    #[error("Change {id} is not made again, for others changed it since: {what}")]
+    ChangedSince {
+        /// The change.
+        id: u64,
+        /// The present state.
+        what: String,
+    },
     /// A change failed, and what it had begun could not be undone.
     #[error("A change failed and is left half made; run `exitless restore`: {failure}")]
     HalfMade {

@@ -13,11 +13,13 @@ pub(crate) struct Machine {
     pub(crate) root: PathBuf,
     pub(crate) ran: Vec<String>,
     pub(crate) affinity: BTreeMap<i32, String>,
+    /// The CPUs that no thread may have.
+    pub(crate) refuses: Option<String>,
 }
 
 impl Machine {
     pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), ran: Vec::new(), affinity: BTreeMap::new() }
+        Self { root: root.to_owned(), ran: Vec::new(), affinity: BTreeMap::new(), refuses: None }
     }
 
     fn home(&self, module: &str) -> PathBuf {
@@ -78,6 +80,9 @@ impl Actions for Machine {
 
     fn set_affinity(&mut self, tid: i32, cpus: &str) -> Result<(), Error> {
         cut_short::here().map_err(Error::access("set", "affinity"))?;
+        if self.refuses.as_deref() == Some(cpus) {
+            return Err(Error::access("set", "affinity")(std::io::ErrorKind::InvalidInput.into()));
+        }
         self.affinity.insert(tid, cpus.to_owned());
         Ok(())
     }
