@@ -99,7 +99,7 @@ impl<A: Actions> Changes<A> {
         if !is_same || !entry.open() {
             return Err(Error::Another { id: entry.id });
         }
-        let _lock = self.journal.lock()?;
+        let lock = self.journal.lock()?;
         let root = self.journal.root().to_owned();
         if let Change::Affinity { tid, start_ticks, .. } = &change {
             if crate::owner::start_ticks(&root, *tid) != Some(*start_ticks) {
@@ -109,6 +109,7 @@ impl<A: Actions> Changes<A> {
         if let Outcome::ChangedSince { what } = undo::examine(&root, &self.actions, entry)? {
             return Err(Error::ChangedSince { id: entry.id, what });
         }
+        self.journal.turn(&lock)?;
         // From here on whatever is there counts as ours, however far this comes.
         self.journal.undoing(entry)?;
         let before = std::mem::replace(entry, Entry { progress: Progress::Undoing, change, ..entry.clone() });

@@ -118,6 +118,19 @@ impl Entry {
         Self { id, time, owner, command, temporary, change, before, progress: Progress::Intended }
     }
 
+    /// The lines that tell of it.
+    pub(crate) fn said(self) -> impl Iterator<Item = Said> {
+        let Self { id, time, owner, command, temporary, change, before, progress } = self;
+        let intent = Intent { id, time, owner, command, temporary, change, before };
+        let then = match progress {
+            Progress::Intended => None,
+            Progress::Done { after } => Some(Said::Done { id, after }),
+            Progress::Undoing => Some(Said::Undoing { id }),
+            Progress::Undone { how } => Some(Said::Undone { id, how }),
+        };
+        [Said::Intend(Box::new(intent))].into_iter().chain(then)
+    }
+
     /// Tests whether it is still to be undone.
     #[must_use]
     pub fn open(&self) -> bool {

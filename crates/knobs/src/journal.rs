@@ -1,7 +1,8 @@
 //! The journal: what was changed, on the disk before it is changed.
 //!
 //! Two files of one line of JSON a fact: what a boot undoes anyway is kept where a boot forgets it. A line is synced
-//! before the change that it announces. Lines are only ever added; one that a crash cut is passed over, for the change
+//! before the change that it announces. Lines are added, and when there are many the
+//! open changes are written to another file that takes the place of the first; one that a crash cut is passed over, for the change
 //! that it would have announced was never made.
 //!
 //! Whoever can write to the journal of root is root at the next `exitless restore`. So each file lies in a directory that
@@ -14,7 +15,7 @@ mod read;
 use crate::entry::{FORMAT, Intent, Line, Said};
 use crate::{After, Before, Change, Entry, Error, Owner, cut_short, under};
 use files::{Directory, Missing};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, renameat};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub use read::{Damage, Recorded};
 pub(crate) const PERSISTENT: &str = "/var/lib/exitless/journal";
 /// The journal of changes that a boot undoes. Not below `/run/exitless`, which belongs to the user of the I/O daemon.
 pub(crate) const VOLATILE: &str = "/run/exitless-journal/journal";
-/// The size in bytes from which a journal with nothing left to undo begins anew.
+/// The size in bytes from which a journal is written anew without what was undone, where that is most of it.
 const TURN: u64 = 1 << 20;
 
 /// The journal of a host.
@@ -65,10 +66,10 @@ impl Journal {
         Lock::take(&self.root)
     }
 
-    /// Announces a change. `_lock` proves that nobody else takes the same number.
+    /// Announces a change. `lock` proves that nobody else takes the same number.
     pub(crate) fn intend(
         &self,
-        _lock: &Lock,
+        lock: &Lock,
         who: (&Owner, &[String]),
         temporary: bool,
         change: Change,
@@ -76,7 +77,7 @@ impl Journal {
     ) -> Result<Entry, Error> {
         change.check().map_err(|why| Error::Unknown { why })?;
         let recorded = read::both(&self.root)?;
-        self.turn(&recorded)?;
+        self.turn(lock)?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let id = recorded.entries.last().map_or(0, |entry| entry.id).saturating_add(1);
         let (owner, command) = (who.0.clone(), who.1.to_vec());
@@ -107,22 +108,55 @@ impl Journal {
         append_line(&directory, said).map_err(|source| Error::JournalWrite { path, source })
     }
 
-    fn turn(&self, recorded: &Recorded) -> Result<(), Error> {
-        if recorded.entries.iter().any(Entry::open) {
-            return Ok(());
-        }
-        for path in [PERSISTENT, VOLATILE] {
-            let directory = place::directory(&self.root, path, Missing::Made(0o700))?;
-            let turned = match place::file(&directory, OFlags::RDONLY) {
-                Ok(file) if file.metadata().is_ok_and(|about| about.len() > TURN) => cut_short::here()
-                    .and_then(|()| directory.remove(place::NAME.as_ref()))
-                    .and_then(|()| directory.sync()),
-                _ => Ok(()),
-            };
-            turned.map_err(|source| Error::JournalWrite { path: under(&self.root, path), source })?;
+    /// Forgets what was undone in a journal that is long. `_lock` proves that nobody else adds to it.
+    pub(crate) fn turn(&self, _lock: &Lock) -> Result<(), Error> {
+        for journal in [PERSISTENT, VOLATILE] {
+            let directory = place::directory(&self.root, journal, Missing::Made(0o700))?;
+            let path = under(&self.root, journal);
+            turn(&directory, &path).map_err(|source| Error::JournalWrite { path, source })?;
         }
         Ok(())
     }
+}
+
+fn turn(directory: &Directory, path: &Path) -> io::Result<()> {
+    let bytes = match place::file(directory, OFlags::RDONLY) {
+        Ok(file) if file.metadata().is_ok_and(|about| about.len() > TURN) => {
+            files::read(&file, read::LARGEST)?
+        }
+        _ => return Ok(()),
+    };
+    let recorded = Recorded::parse(path, &bytes);
+    // A newer exitless may have changes to undo there.
+    if recorded.damage.iter().any(|damage| !damage.cut) {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    for said in recorded.entries.into_iter().filter(Entry::open).flat_map(Entry::said) {
+        put(&mut kept, said)?;
+    }
+    if kept.len() > bytes.len() / 2 {
+        return Ok(());
+    }
+    cut_short::here()?;
+    if kept.is_empty() {
+        directory.remove(place::NAME.as_ref())?;
+        return directory.sync();
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut new = place::named(directory, place::NEW, flags)?;
+    new.write_all(cut_short::written(&kept))?;
+    cut_short::here()?;
+    new.sync_all()?;
+    cut_short::here()?;
+    renameat(directory, place::NEW, directory, place::NAME)?;
+    directory.sync()
+}
+
+fn put(lines: &mut Vec<u8>, said: Said) -> io::Result<()> {
+    serde_json::to_writer(&mut *lines, &Line { format: FORMAT, said })?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 fn file_of(change: &Change) -> &'static str {
@@ -154,8 +188,7 @@ fn write_line(mut file: File, said: Said) -> io::Result<()> {
             line.push(b'\n');
         }
     }
-    serde_json::to_writer(&mut line, &Line { format: FORMAT, said })?;
-    line.push(b'\n');
+    put(&mut line, said)?;
     let written = file
         .write_all(cut_short::written(&line))
         .and_then(|()| cut_short::here())

@@ -129,6 +129,67 @@ fn a_journal_without_open_changes_begins_anew_when_it_is_long() {
     assert_eq!(Journal::read(root.path()).unwrap().entries.len(), 1);
 }
 
+/// A journal that is long only by what was undone, between two changes that are open.
+fn long() -> (tempfile::TempDir, Journal) {
+    let root = tempfile::tempdir().unwrap();
+    let journal = Journal::open(root.path()).unwrap();
+    let first = intend(&journal, file("/etc/a")).unwrap();
+    journal.done(&first, &After::AsAsked).unwrap();
+    let long = Change::File { path: "/etc/b".to_owned(), content: Some("x".repeat(1 << 20).as_str().into()) };
+    let second = intend(&journal, long).unwrap();
+    journal.undone(&second, "undone").unwrap();
+    (root, journal)
+}
+
+#[test]
+fn what_was_undone_is_forgotten_beside_changes_that_are_open() {
+    let (root, journal) = long();
+    let path = under(root.path(), PERSISTENT);
+    assert!(fs::metadata(&path).unwrap().len() > TURN);
+    let before = Journal::read(root.path()).unwrap().entries.remove(0);
+    let third = intend(&journal, file("/etc/c")).unwrap();
+    assert!(fs::metadata(&path).unwrap().len() < TURN);
+    assert_eq!(Journal::read(root.path()).unwrap().entries, [before, third]);
+}
+
+#[test]
+fn a_journal_that_is_written_anew_is_the_old_one_or_the_new_one() {
+    for places in 1.. {
+        let (root, journal) = long();
+        let lock = journal.lock().unwrap();
+        crate::cut_short::after(Some(places));
+        let _ = journal.turn(&lock);
+        let whole = !crate::cut_short::ended();
+        crate::cut_short::after(None);
+        drop(lock);
+        let recorded = Journal::read(root.path()).unwrap();
+        let open: Vec<u64> =
+            recorded.entries.iter().filter(|entry| entry.open()).map(|entry| entry.id).collect();
+        assert_eq!((open, recorded.damage), (vec![1], Vec::new()), "cut after {places} places");
+        // What the cut left beside it is in nobody's way.
+        intend(&journal, file("/etc/c")).unwrap();
+        let length = fs::metadata(under(root.path(), PERSISTENT)).unwrap().len();
+        assert!(length < TURN, "cut after {places} places");
+        if whole {
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_a_newer_exitless_has_to_undo_is_not_forgotten() {
+    let (root, journal) = long();
+    let path = under(root.path(), PERSISTENT);
+    let newer = "{\"format\":2,\"change-set\":{}}\n";
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend_from_slice(newer.as_bytes());
+    fs::write(&path, bytes).unwrap();
+    let first = Journal::read(root.path()).unwrap().entries.remove(0);
+    journal.undone(&first, "undone").unwrap();
+    intend(&journal, file("/etc/c")).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains(newer));
+}
+
 /// Somebody who is not root.
 const STRANGER: u32 = 65_534;
 

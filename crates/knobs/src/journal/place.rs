@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// The journal's file in either directory.
 pub(super) const NAME: &str = "journal";
+/// The file that will take its place.
+pub(super) const NEW: &str = "journal.new";
 
 /// The directory of the journal's file `path` on the host below `root`, which belongs to the user of this process alone.
 pub(super) fn directory(root: &Path, path: &str, missing: Missing) -> Result<Directory, Error> {

@@ -51,8 +51,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A longer one is none of ours: without open changes a journal begins anew at 1 MiB.
-const LARGEST: u64 = 1 << 30;
+/// A longer one is none of ours: from 1 MiB on a journal is written anew without what was undone.
+pub(super) const LARGEST: u64 = 1 << 30;
 
 /// Enough of a line to know that it is of a newer exitless.
 #[derive(Deserialize)]
