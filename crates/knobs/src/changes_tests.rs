@@ -218,6 +218,15 @@ fn a_boot_undoes_what_the_kernel_forgets_and_nothing_else() {
 }
 
 #[test]
+fn a_boot_that_cannot_be_read_has_undone_nothing() {
+    let root = host();
+    drop(changes(root.path()).make(governor("performance"), Lasting::UntilRestored).unwrap());
+    fs::remove_file(under(root.path(), "/proc/sys/kernel/random/boot_id")).unwrap();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone]);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+}
+
+#[test]
 fn what_a_running_process_holds_is_not_taken_from_it() {
     let root = host();
     let pid = std::process::id();

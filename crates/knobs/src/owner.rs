@@ -23,10 +23,16 @@ impl Owner {
         Self { pid, start_ticks: start_ticks(root, pid).unwrap_or(0), boot: boot(root) }
     }
 
+    /// Tests whether a boot has ended it. One that cannot be told from this one has not.
+    pub(crate) fn rebooted(&self, root: &Path) -> bool {
+        let now = boot(root);
+        !now.is_empty() && !self.boot.is_empty() && self.boot != now
+    }
+
     /// Tests whether it still runs.
     #[must_use]
     pub fn alive(&self, root: &Path) -> bool {
-        self.boot == boot(root) && start_ticks(root, self.pid).is_some_and(|ticks| ticks == self.start_ticks)
+        !self.rebooted(root) && start_ticks(root, self.pid).is_some_and(|ticks| ticks == self.start_ticks)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Undoing what earlier processes left.
 
 use crate::undo::{self, Outcome};
-use crate::{Actions, Change, Damage, Entry, Error, Journal, owner};
+use crate::{Actions, Change, Damage, Entry, Error, Journal};
 use serde::Serialize;
 use std::path::Path;
 
@@ -95,7 +95,7 @@ fn settled_by_itself(root: &Path, entry: &Entry, how: Restore) -> Option<Outcome
     if let Some(script) = entry.change.undone_by_script().filter(|_| !how.run_scripts) {
         return Some(Outcome::Script { script: script.to_owned() });
     }
-    let rebooted = entry.change.volatile() && entry.owner.boot != owner::boot(root);
+    let rebooted = entry.change.volatile() && entry.owner.rebooted(root);
     rebooted.then(|| Outcome::Already { why: "the host was booted since".to_owned() })
 }
 
