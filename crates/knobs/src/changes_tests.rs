@@ -227,6 +227,18 @@ fn a_boot_that_cannot_be_read_has_undone_nothing() {
 }
 
 #[test]
+fn who_may_read_a_file_is_left_to_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = host();
+    drop(changes(root.path()).make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap());
+    let path = under(root.path(), "/etc/default/grub");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(restored(root.path(), Restore::default()), [Outcome::Undone]);
+    assert_eq!(text(root.path(), "/etc/default/grub"), "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn what_a_running_process_holds_is_not_taken_from_it() {
     let root = host();
     let pid = std::process::id();

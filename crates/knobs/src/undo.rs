@@ -147,8 +147,12 @@ pub(crate) fn undo(
         (Change::File { path, .. }, Before::File { file: old, missing }) => {
             let place = file::place(root, path)?;
             if needed {
+                // Who may read it is what others say since, where they said it.
+                let now = if force { None } else { file::look(&place)? };
                 match old {
-                    Some(old) => file::replace(&place, &old.content, Some(old), entry.id)?,
+                    Some(old) => {
+                        file::replace(&place, &old.content, now.as_ref().or(Some(old)), entry.id)?;
+                    }
                     None => file::remove(&place)?,
                 }
             }
