@@ -141,6 +141,18 @@ impl<A: Actions> Changes<A> {
         self.undo_after(entry, false)
     }
 
+    /// Undoes changes that belong together, the last of them first, and tells of each. A program that works out files from
+    /// others is run, and stays in the journal where something is left of what came after it.
+    pub fn undo_together(&mut self, entries: &[Entry]) -> Vec<Result<Outcome, Error>> {
+        let mut left = false;
+        let undone = entries.iter().rev().map(|entry| {
+            let outcome = self.undo_after(entry, left);
+            left |= outcome.as_ref().map_or(true, Outcome::left);
+            outcome
+        });
+        undone.collect()
+    }
+
     fn undo_after(&mut self, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
         let _lock = self.journal.lock()?;
         let recorded = Journal::read(self.journal.root())?;

@@ -239,6 +239,32 @@ fn who_may_read_a_file_is_left_to_others() {
 }
 
 #[test]
+fn a_program_runs_once_more_when_what_is_left_of_its_input_is_undone() {
+    let root = host();
+    let copy = ["copy", "/etc/default/grub", "/boot/grub.cfg"].map(str::to_owned).to_vec();
+    let mut guard = changes(root.path());
+    let mut made = Vec::new();
+    for change in
+        [Change::Command { run: None, undo: Some(copy.clone()) }, file("/etc/default/grub", "ours\n")]
+    {
+        let Made::Changed(entry) = guard.make(change, Lasting::UntilRestored).unwrap() else {
+            panic!("nothing was changed");
+        };
+        made.push(*entry);
+    }
+    fs::write(under(root.path(), "/etc/default/grub"), "theirs\n").unwrap();
+    let undone = guard.undo_together(&made);
+    assert!(
+        matches!(undone[..], [Ok(Outcome::ChangedSince { .. }), Ok(Outcome::Undone)]),
+        "what is left is told: {undone:?}"
+    );
+    drop(guard);
+    let forced = Restore { force: true, ..Restore::default() };
+    assert_eq!(restored(root.path(), forced), [Outcome::Undone, Outcome::Undone]);
+    assert_eq!(text(root.path(), "/boot/grub.cfg"), "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+}
+
+#[test]
 fn what_a_running_process_holds_is_not_taken_from_it() {
     let root = host();
     let pid = std::process::id();

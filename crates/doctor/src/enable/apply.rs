@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::target::switch;
-use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made};
+use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made, Outcome};
 use serde::Serialize;
 
 /// The result of a step.
@@ -83,20 +83,20 @@ fn make<A: Actions>(
             Ok(Made::Changed(entry)) => {
                 outcome = StepOutcome::Made;
                 let took = took(plan, &entry.before, entry.after(), applied);
-                made.push(entry);
+                made.push(*entry);
                 took
             }
             Err(error) => Err(told(&error)),
         };
         let Err(mut why) = so_far else { continue };
         // A step is whole or not at all.
-        for entry in made.iter().rev() {
-            if let Err(error) = changes.undo(entry) {
-                why = format!(
-                    "{why}; and what it had changed is left, run `exitless restore`: {}",
-                    told(&error)
-                );
-            }
+        for undone in changes.undo_together(&made) {
+            let left = match undone {
+                Ok(Outcome::ChangedSince { what }) => format!("others changed it since: {what}"),
+                Ok(_) => continue,
+                Err(error) => told(&error),
+            };
+            why = format!("{why}; and what it had changed is left, run `exitless restore`: {left}");
         }
         return Err(why);
     }
