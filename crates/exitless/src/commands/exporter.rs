@@ -21,7 +21,7 @@ use host::vms::{Management, Vm, Vmm, Vms};
 use host::{Inspection, Root};
 use iocm::accounts::group_of;
 use iocm::config::SOCKET;
-use iocm::control::client::{Client, ClientError};
+use iocm::control::client::Client;
 use iocm::socket_file::{SocketAccess, SocketFile};
 use live::{Collector, pause};
 use verify::{Verification, Verify, VmVerification};
@@ -175,11 +175,7 @@ type Daemon = Mutex<Option<(Instant, IoWorkers)>>;
 
 /// Asks a daemon for its counters until `stop` is set.
 fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
-    let connect = || -> Result<Client, ClientError> {
-        let client = Client::connect(socket)?;
-        client.limit(IO_WORKERS)?;
-        Ok(client)
-    };
+    let connect = || Client::connect_within(socket, IO_WORKERS);
     let mut client = None;
     loop {
         let next = Instant::now() + IO_WORKERS;

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// The interval of searches for VMs, each of which reads every process.
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
+/// The time in which a daemon answers. One that does not would keep the monitor from ending.
+const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
+
 /// The most queues that one request moves: a line of the socket holds the names of some thousands.
 const MOVED_AT_ONCE: usize = 1000;
 
@@ -66,7 +69,7 @@ impl Workers {
     fn client(&mut self) -> Result<&mut Client, ClientError> {
         match &mut self.client {
             Some(client) => Ok(client),
-            empty => Ok(empty.insert(Client::connect(&self.socket)?)),
+            empty => Ok(empty.insert(Client::connect_within(&self.socket, PATIENCE)?)),
         }
     }
 
@@ -330,3 +333,7 @@ impl Workers {
 fn number_in(name: &str) -> Option<u32> {
     name.rsplit('.').next()?.parse().ok()
 }
+
+#[cfg(test)]
+#[path = "workers_tests.rs"]
+mod tests;

@@ -1,20 +1,23 @@
 //! A client of the control socket.
 
 use super::error::{ControlError, Errno};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::{Value as Json, json};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest answer. A tree of a thousand devices takes some 2 MiB.
-const LONGEST: u64 = 64 << 20;
+const LONGEST: usize = 64 << 20;
 
 /// A connection to a daemon.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    limit: Option<Duration>,
 }
 
 /// A request that failed.
@@ -63,16 +66,35 @@ impl Client {
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(path)
             .map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None })
     }
 
-    /// Waits for each part of an answer no longer than this.
+    /// Connects to a daemon, and waits no longer than this for that, and later for each answer.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn connect_within(path: &Path, time: Duration) -> Result<Self, ClientError> {
+        let connect = || -> io::Result<UnixStream> {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            // A daemon that takes no connections lets the next one wait when there are some (unix(7), listen(2)).
+            set_socket_timeout(&socket, Timeout::Send, Some(time))?;
+            rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+            Ok(socket.into())
+        };
+        let stream =
+            connect().map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
+        let mut client = Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None };
+        client.limit(time)?;
+        Ok(client)
+    }
+
+    /// Waits for an answer no longer than this, in however many parts it comes.
     ///
     /// # Errors
     /// [`ClientError::NoAnswer`].
-    pub fn limit(&self, time: Duration) -> Result<(), ClientError> {
-        let stream = self.stream.get_ref();
-        let limited = stream.set_read_timeout(Some(time)).and_then(|()| stream.set_write_timeout(Some(time)));
+    pub fn limit(&mut self, time: Duration) -> Result<(), ClientError> {
+        self.limit = Some(time);
+        let limited = self.stream.get_ref().set_write_timeout(Some(time));
         limited.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })
     }
 
@@ -174,16 +196,15 @@ impl Client {
     }
 
     fn receive(&mut self) -> Result<Json, ClientError> {
-        let mut line = String::new();
-        let read = (&mut self.stream).take(LONGEST).read_line(&mut line);
-        let read = read.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })?;
-        if read == 0 {
+        let line = self.line();
+        let line = line.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })?;
+        if line.is_empty() {
             return Err(ClientError::NoAnswer {
                 path: self.path.clone(),
                 source: io::ErrorKind::UnexpectedEof.into(),
             });
         }
-        let answer: Json = serde_json::from_str(&line).map_err(|_| self.no_answer("it is not JSON"))?;
+        let answer: Json = serde_json::from_slice(&line).map_err(|_| self.no_answer("it is not JSON"))?;
         if answer["ok"].as_bool() == Some(true) {
             return Ok(answer);
         }
@@ -192,6 +213,34 @@ impl Client {
         let errno = Errno::ALL.iter().find(|errno| errno.name() == name).copied();
         let message = error["message"].as_str().ok_or_else(|| self.no_answer("it has no message"))?;
         Err(ControlError::new(errno.unwrap_or(Errno::Failed), message).into())
+    }
+
+    /// The bytes up to the end of a line, or of all that comes.
+    fn line(&mut self) -> io::Result<Vec<u8>> {
+        let end = self.limit.map(|limit| Instant::now() + limit);
+        let mut line = Vec::new();
+        loop {
+            if let Some(end) = end {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                self.stream.get_ref().set_read_timeout(Some(left))?;
+            }
+            let part = match self.stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                part => part?,
+            };
+            let (taken, is_last) = match part.iter().position(|&byte| byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (part.len(), part.is_empty()),
+            };
+            line.extend_from_slice(&part[..taken]);
+            self.stream.consume(taken);
+            if is_last || line.len() >= LONGEST {
+                return Ok(line);
+            }
+        }
     }
 
     fn no_answer(&self, why: &'static str) -> ClientError {

@@ -1,0 +1,57 @@
+//! Daemons that answer late, never, or with other objects each time.
+
+use super::*;
+use host::fake::unpack;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+fn host() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    unpack("\n== /sys/devices/system/cpu/online\n0-3\n== /proc/1/comm\ninit\n", directory.path()).unwrap();
+    directory
+}
+
+/// Workers of a daemon that treats each connection like this.
+fn workers(root: &Path, mut treat: impl FnMut(UnixStream) + Send + 'static) -> Workers {
+    let socket = root.join("control");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(&mut treat));
+    Workers::new(root, &socket, None)
+}
+
+#[test]
+fn a_daemon_that_gives_no_answer_is_waited_for_no_longer_than_that() {
+    let host = host();
+    let mut held = Vec::new();
+    let mut workers = workers(host.path(), move |stream| held.push(stream));
+    let trouble = workers.look().unwrap_err();
+    assert!(matches!(trouble, Trouble::DataPlane(ClientError::NoAnswer { .. })), "{trouble}");
+}
+
+#[test]
+fn a_daemon_whose_answer_never_ends_is_waited_for_no_longer_than_that() {
+    let host = host();
+    let mut workers = workers(host.path(), |mut stream| {
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let trouble = workers.look().unwrap_err();
+    assert!(matches!(trouble, Trouble::DataPlane(ClientError::NoAnswer { .. })), "{trouble}");
+}
+
+#[test]
+fn a_daemon_that_takes_no_connection_is_waited_for_no_longer_than_that() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+    let host = host();
+    let path = host.path().join("control");
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    bind(&listener, &address).unwrap();
+    listen(&listener, 0).unwrap();
+    // The only one that may wait.
+    let first = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    connect(&first, &address).unwrap();
+    let trouble = Workers::new(host.path(), &path, None).look().unwrap_err();
+    assert!(matches!(trouble, Trouble::DataPlane(ClientError::Unreachable { .. })), "{trouble}");
+}
