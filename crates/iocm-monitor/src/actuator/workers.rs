@@ -31,8 +31,9 @@ pub struct Workers {
     cores: Option<CpuSet>,
     client: Option<Client>,
     before: Option<(Instant, Json)>,
-    /// The numbers of queues, for as long as this runs.
+    /// The numbers of queues, for as long as they are there. Another one of the same name has another number.
     numbers: BTreeMap<String, u32>,
+    next_number: u32,
     /// The workers by core.
     at: BTreeMap<WorkerCore, Vec<String>>,
     /// Workers by core that poll adaptively or always; not those that are set to sleep always.
@@ -56,6 +57,7 @@ impl Workers {
             client: None,
             before: None,
             numbers: BTreeMap::new(),
+            next_number: 0,
             at: BTreeMap::new(),
             polled: BTreeMap::new(),
             front_ends: BTreeMap::new(),
@@ -161,6 +163,8 @@ impl Actuator for Workers {
             .filter_map(|device| i32::try_from(device["pid"].as_u64()?).ok())
             .collect();
         self.discover(pids);
+        // Queues come and go, also with each daemon.
+        self.numbers.retain(|name, _| now["queues"].get(name).is_some());
         let nodes = nodes(&self.root);
         let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
         let used = self.meter.read(&self.root, threads, seconds);
@@ -187,8 +191,15 @@ impl Actuator for Workers {
         for (name, queue) in objects("queues") {
             let worker = queue["worker"].as_str().and_then(number_in);
             let (Some(worker), Some("served")) = (worker, queue["state"].as_str()) else { continue };
-            let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
-            let number = *self.numbers.entry(name.clone()).or_insert(next);
+            let number = match self.numbers.get(name) {
+                Some(&number) => number,
+                None => {
+                    let number = self.next_number;
+                    self.next_number = number.wrapping_add(1);
+                    self.numbers.insert(name.clone(), number);
+                    number
+                }
+            };
             let device = queue["device"].as_str().unwrap_or_default();
             let pid = now["devices"][device]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok());
             let front_end = pid.and_then(|pid| self.front_ends.get(&pid));

@@ -55,3 +55,27 @@ fn a_daemon_that_takes_no_connection_is_waited_for_no_longer_than_that() {
     let trouble = Workers::new(host.path(), &path, None).look().unwrap_err();
     assert!(matches!(trouble, Trouble::DataPlane(ClientError::Unreachable { .. })), "{trouble}");
 }
+
+#[test]
+fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
+    let host = host();
+    let mut looks = 0;
+    let mut workers = workers(host.path(), move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        while let Some(Ok(_)) = lines.next() {
+            looks += 1;
+            let queue = json!({ "worker": "w.0", "state": "served", "device": "d.0" });
+            let kept = queue.clone();
+            let tree = json!({ "workers": { "w.0": {} }, "queues": { "vq.kept": kept, format!("vq.{looks}"): queue } });
+            writeln!(&stream, "{}", json!({ "ok": true, "value": tree })).unwrap();
+        }
+    });
+    let mut numbers = Vec::new();
+    for _ in 0..5 {
+        numbers.extend(workers.look().unwrap().view.queues.iter().map(|queue| queue.number));
+    }
+    assert_eq!(workers.numbers.len(), 2);
+    let kept = workers.numbers["vq.kept"];
+    assert_eq!(numbers.iter().filter(|number| **number == kept).count(), 5);
+    assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 6);
+}
