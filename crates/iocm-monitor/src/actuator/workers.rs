@@ -254,7 +254,12 @@ impl Actuator for Workers {
         };
         let go_together = |one: &Action, next: &Action| end(one).is_some() && end(one) == end(next);
         let mut left_out = Vec::new();
+        let mut lacks_worker = false;
         for group in actions.chunk_by(go_together) {
+            if lacks_worker && matches!(group, [Action::Remove { .. }]) {
+                // Its queues have nowhere to go but to workers that have enough.
+                continue;
+            }
             let mut answers = vec![self.together(group)];
             if group.len() > 1 && matches!(answers[..], [Err(ClientError::Refused(_))]) {
                 // The others still move if one queue or worker was removed.
@@ -264,7 +269,10 @@ impl Actuator for Workers {
                 match answer {
                     Ok(()) => {}
                     // A queue or a worker was removed, or a change is in progress: the next period shows the result.
-                    Err(ClientError::Refused(error)) => left_out.push(error.to_string()),
+                    Err(ClientError::Refused(error)) => {
+                        lacks_worker |= matches!(group, [Action::Add { .. }]);
+                        left_out.push(error.to_string());
+                    }
                     Err(error) => return Err(self.lose(error)),
                 }
             }

@@ -79,3 +79,30 @@ fn queues_that_are_gone_are_forgotten_and_their_numbers_are_not_given_again() {
     assert_eq!(numbers.iter().filter(|number| **number == kept).count(), 5);
     assert_eq!(numbers.into_iter().collect::<BTreeSet<_>>().len(), 6);
 }
+
+#[test]
+fn no_worker_is_removed_for_one_that_was_not_made() {
+    let host = host();
+    let (told, asked) = std::sync::mpsc::channel();
+    let mut workers = workers(host.path(), move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        while let Some(Ok(line)) = lines.next() {
+            let request: Json = serde_json::from_str(&line).unwrap();
+            let operation = request["op"].as_str().unwrap().to_owned();
+            let tree = json!({ "workers": { "w.0": { "cpu": "1" }, "w.1": { "cpu": "2" } }, "queues": {} });
+            let error = json!({ "errno": "EINVAL", "message": "no such CPU" });
+            let answer = match operation.as_str() {
+                "create" => json!({ "ok": false, "error": error }),
+                _ => json!({ "ok": true, "value": tree }),
+            };
+            told.send(operation).unwrap();
+            writeln!(&stream, "{answer}").unwrap();
+        }
+    });
+    let now = Layout::of(&workers.look().unwrap().view);
+    let wanted = Layout([(Some(1), BTreeSet::new()), (Some(3), BTreeSet::new())].into());
+    let left_out = workers.act(&now.actions_to(&wanted), &wanted).unwrap();
+    assert_eq!(left_out, ["no such CPU"]);
+    drop(workers);
+    assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["get", "create"]);
+}
