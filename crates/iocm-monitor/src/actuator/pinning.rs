@@ -131,8 +131,7 @@ impl<A: Actions> Pinning<A> {
         Ok(())
     }
 
-    /// Threads that others moved since, or whose process has ended, are no longer managed: their journal entries
-    /// are left for the end.
+    /// Threads that others moved since are no longer managed: their journal entries are left for the end.
     pub(super) fn forget(&mut self, thread: ThreadId) {
         self.held.retain(|what, _| !what.is_of(thread));
     }

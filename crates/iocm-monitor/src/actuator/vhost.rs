@@ -75,12 +75,11 @@ impl<A: Actions> Vhost<A> {
         self.cpus = self.found.shared_cpus(self.only.as_ref());
         let here: BTreeSet<(i32, u64)> = self.found.vms.iter().map(|vm| (vm.pid, vm.start_ticks)).collect();
         for vm in before.vms.iter().filter(|vm| !here.contains(&(vm.pid, vm.start_ticks))) {
-            let first = ThreadId { pid: vm.pid, tid: vm.pid };
-            let runs = first.start_ticks(&self.root) == Some(vm.start_ticks);
             for thread in vm.vcpus.iter().copied().chain(vm.io.iter().map(|io| io.thread)) {
                 if let Some(pinning) = &mut self.pinning {
+                    // Of a thread that has ended nothing is left to restore, and the journal need not keep it until this ends.
                     // Others have changed it: their change stays, and what cannot be restored is tried once more at the end.
-                    let _ = if runs { pinning.thread_back(thread) } else { Ok(()) };
+                    let _ = pinning.thread_back(thread);
                     pinning.forget(thread);
                 }
                 if let Some(number) = self.numbers.remove(&thread) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Monitor, Settings};
 use host::fake::unpack;
-use knobs::{Parameters, Restore, restore};
+use knobs::{Change, Entry, Journal, Parameters, Restore, restore};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -240,6 +240,27 @@ fn kill(root: &Path, pid: i32) {
     for process in pid..pid + 5 {
         let _ = fs::remove_dir_all(root.join(format!("proc/{process}")));
     }
+}
+
+#[test]
+fn threads_that_have_ended_do_not_fill_the_journal() {
+    let host = host(&[vm(4000, "web", false, "0-3"), vm(5000, "db", false, "0-3")]);
+    let root = host.path();
+    let mut monitor = Monitor::new(actuator(root), Settings::default(), false);
+    monitor.step(0.0);
+    run(root, &[(4000, 4004), (4000, 4003), (5000, 5004), (5000, 5003)], 1);
+    monitor.step(1.0);
+    let open = |pid: i32| {
+        let entries = Journal::read(root).unwrap().entries.into_iter().filter(Entry::open);
+        let is_of = |entry: &Entry| matches!(entry.change, Change::Affinity { tid, .. } if (pid..pid + 5).contains(&tid));
+        entries.filter(is_of).count()
+    };
+    let before = (open(4000), open(5000));
+    assert!(before.0 > 0 && before.1 > 0, "{before:?}");
+    kill(root, 5000);
+    until_looked_for();
+    monitor.step(2.0);
+    assert_eq!((open(4000) > 0, open(5000)), (true, 0));
 }
 
 #[test]
