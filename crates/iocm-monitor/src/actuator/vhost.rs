@@ -160,7 +160,8 @@ fn take(outcome: Result<(), Error>, told: &mut Vec<String>) -> Result<bool, Trou
     let is_forbidden = |source: &io::Error| source.kind() == io::ErrorKind::InvalidInput;
     match outcome {
         Ok(()) => Ok(true),
-        Err(error @ Error::ThreadGone { .. }) => {
+        // What others changed since is found, and left to them, when VMs are looked for.
+        Err(error @ (Error::ThreadGone { .. } | Error::ChangedSince { .. })) => {
             told.push(error.to_string());
             Ok(false)
         }

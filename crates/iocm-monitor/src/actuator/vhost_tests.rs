@@ -264,6 +264,26 @@ fn threads_that_have_ended_do_not_fill_the_journal() {
 }
 
 #[test]
+fn a_thread_that_others_move_between_two_looks_stops_nothing() {
+    let host = host(&[vm(4000, "web", false, "0-3")]);
+    let root = host.path();
+    let mut actuator = actuator(root);
+    actuator.look().unwrap();
+    // However long this takes, VMs are not looked for again.
+    actuator.discovered = Some(Instant::now() + Duration::from_secs(3600));
+    let queue = actuator.numbers[&ThreadId { pid: 4000, tid: 4004 }];
+    let mut go = |core: u32| {
+        let wanted = Layout([(Some(core), [queue].into())].into());
+        actuator.act(&[Action::Move { queue, to: Some(core) }], &wanted).unwrap()
+    };
+    assert_eq!(go(3), [""; 0]);
+    fs::write(root.join("proc/4000/task/4004/status"), "Cpus_allowed_list:\t1\n").unwrap();
+    let told = go(2);
+    assert!(told.len() == 1 && told[0].contains("others changed it"), "{told:?}");
+    assert_eq!((cpus_of(root, 4004), cpus_of(root, 4001)), ("1".to_owned(), "0-1,3".to_owned()));
+}
+
+#[test]
 fn vms_that_come_are_placed_and_without_those_that_go_it_goes_on() {
     let host = host(&[vm(4000, "web", false, "0-3")]);
     let root = host.path();
