@@ -1,7 +1,10 @@
 //! Making changes, and taking back those that end with their process.
 
 use crate::undo::{self, Outcome};
-use crate::{Actions, After, Before, Change, Entry, Error, Journal, Owner, Progress, file, module, value};
+use crate::{
+    Actions, After, Before, Change, Content, Entry, Error, FileState, Journal, Owner, Progress, file, module,
+    value,
+};
 use std::path::Path;
 
 /// The time for which a change is to last.
@@ -50,11 +53,38 @@ impl<A: Actions> Changes<A> {
     /// # Errors
     /// Of all kinds; then nothing is changed, or [`Error::HalfMade`] says that something is.
     pub fn make(&mut self, change: Change, lasting: Lasting) -> Result<Made, Error> {
+        self.make_if(change, lasting, |_| true)
+    }
+
+    /// Makes a change of a file whose new content was worked out from the old one: only where that is still there.
+    ///
+    /// # Errors
+    /// Those of [`Self::make`], and [`Error::Outdated`].
+    pub fn make_from(
+        &mut self,
+        old: Option<&Content>,
+        change: Change,
+        lasting: Lasting,
+    ) -> Result<Made, Error> {
+        self.make_if(change, lasting, |file| file.map(|file| &file.content) == old)
+    }
+
+    fn make_if(
+        &mut self,
+        change: Change,
+        lasting: Lasting,
+        fits: impl Fn(Option<&FileState>) -> bool,
+    ) -> Result<Made, Error> {
         let lock = self.journal.lock()?;
         let root = self.journal.root().to_owned();
         let before = look(&root, &self.actions, &change)?;
         if is_so(&change, &before) {
             return Ok(Made::AlreadySo);
+        }
+        if let (Change::File { path, .. }, Before::File { file, .. }) = (&change, &before) {
+            if !fits(file.as_ref()) {
+                return Err(Error::Outdated { path: path.clone() });
+            }
         }
         let temporary = lasting == Lasting::WhileHeld;
         let who = (&self.owner, &self.command[..]);

@@ -239,6 +239,21 @@ fn who_may_read_a_file_is_left_to_others() {
 }
 
 #[test]
+fn what_was_worked_out_from_an_old_file_does_not_replace_a_newer_one() {
+    let root = host();
+    let path = "/etc/default/grub";
+    let old = Content::from(text(root.path(), path).as_str());
+    // Two that begin at the same time have seen the same file.
+    let [first, second] = ["first\n", "second\n"].map(|content| file(path, content));
+    changes(root.path()).make_from(Some(&old), first, Lasting::UntilRestored).unwrap();
+    let error = changes(root.path()).make_from(Some(&old), second, Lasting::UntilRestored).unwrap_err();
+    assert!(matches!(error, Error::Outdated { .. }), "{error}");
+    assert_eq!(text(root.path(), path), "first\n");
+    let new = file("/etc/new", "x");
+    changes(root.path()).make_from(None, new, Lasting::UntilRestored).unwrap();
+}
+
+#[test]
 fn a_program_runs_once_more_when_what_is_left_of_its_input_is_undone() {
     let root = host();
     let copy = ["copy", "/etc/default/grub", "/boot/grub.cfg"].map(str::to_owned).to_vec();

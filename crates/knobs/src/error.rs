@@ -145,6 +145,12 @@ pub enum Error {
         /// The change.
         id: u64,
     },
+    /// Others changed a file from which its new content was worked out.
+    #[error("{path} has changed since its new content was worked out, and stays as it is; try again")]
+    Outdated {
+        /// The file.
+        path: String,
+    },
     /// Others changed what was to be changed again.
     #[error("Change {id} is not made again, for others changed it since: {what}")]
     ChangedSince {

@@ -1,6 +1,6 @@
 //! Making a plan.
 
-use super::plan::Plan;
+use super::plan::{Plan, Step};
 use super::target::switch;
 use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made, Outcome};
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub fn apply<A: Actions>(plan: &Plan, changes: &mut Changes<A>, stop: &dyn Fn() 
         let outcome = if failed || stop() {
             StepOutcome::NotReached
         } else {
-            make(plan, &step.changes, changes, &mut applied).unwrap_or_else(|why| StepOutcome::Failed { why })
+            make(plan, step, changes, &mut applied).unwrap_or_else(|why| StepOutcome::Failed { why })
         };
         failed |= !matches!(outcome, StepOutcome::Made | StepOutcome::AlreadySo);
         applied.steps.push(AppliedStep { name: step.name.clone(), outcome });
@@ -71,14 +71,22 @@ pub fn apply<A: Actions>(plan: &Plan, changes: &mut Changes<A>, stop: &dyn Fn() 
 
 fn make<A: Actions>(
     plan: &Plan,
-    wanted: &[Change],
+    step: &Step,
     changes: &mut Changes<A>,
     applied: &mut Applied,
 ) -> Result<StepOutcome, String> {
     let mut made = Vec::new();
     let mut outcome = StepOutcome::AlreadySo;
-    for change in wanted {
-        let so_far = match changes.make(change.clone(), Lasting::UntilRestored) {
+    for change in &step.changes {
+        // Another exitless, or anybody, may have changed the file since the plan was made.
+        let made_so = match change {
+            Change::File { path, .. } if step.found.contains_key(path) => {
+                let old = step.found.get(path).and_then(Option::as_ref);
+                changes.make_from(old, change.clone(), Lasting::UntilRestored)
+            }
+            _ => changes.make(change.clone(), Lasting::UntilRestored),
+        };
+        let so_far = match made_so {
             Ok(Made::AlreadySo) => Ok(()),
             Ok(Made::Changed(entry)) => {
                 outcome = StepOutcome::Made;

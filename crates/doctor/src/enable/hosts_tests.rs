@@ -254,6 +254,22 @@ fn a_module_that_does_not_take_it_is_loaded_as_it_was() {
 }
 
 #[test]
+fn a_file_that_another_changed_since_the_plan_keeps_what_the_other_said() {
+    let host = Host::amd(&[
+        ("/lib/modules/6.12.107/modules.builtin", "kernel/arch/x86/kvm/kvm-amd.ko\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=quiet\n"),
+    ]);
+    let plan = plan(&host, Wish { reload: false, ..ALL });
+    host.write("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=theirs\n");
+    let mut changes = Changes::begin(host.root(), Machine::new(&host), Vec::new()).unwrap();
+    let applied = apply(&plan, &mut changes, &|| false);
+    let failed = |step: &AppliedStep| matches!(&step.outcome, StepOutcome::Failed { why } if why.contains("/etc/default/grub has changed since"));
+    assert!(applied.steps.iter().any(failed), "{applied:?}");
+    assert_eq!(host.text("/etc/default/grub"), "GRUB_CMDLINE_LINUX_DEFAULT=theirs\n");
+}
+
+#[test]
 fn a_module_that_is_built_in_is_told_by_the_kernels_command_line() {
     let host = Host::amd(&[
         ("/lib/modules/6.12.107/modules.builtin", "kernel/arch/x86/kvm/kvm-amd.ko\n"),

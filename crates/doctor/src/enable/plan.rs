@@ -3,6 +3,7 @@
 use knobs::{Change, Content};
 use serde::Serialize;
 use similar::TextDiff;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -108,6 +109,9 @@ pub struct Step {
     /// The changes, in order.
     #[serde(skip)]
     pub changes: Vec<Change>,
+    /// The files that it changes as they were; those that were not there have none.
+    #[serde(skip)]
+    pub found: BTreeMap<String, Option<Content>>,
 }
 
 /// The reason why nothing is done.
@@ -195,10 +199,12 @@ impl Step {
         standing: Standing,
         changes: Vec<Change>,
     ) -> Self {
-        let files = changes.iter().filter_map(|change| difference(root, change)).collect();
+        let found: BTreeMap<String, Option<Content>> =
+            changes.iter().filter_map(|change| found(root, change)).collect();
+        let files = changes.iter().filter_map(|change| difference(&found, change)).collect();
         let commands = changes.iter().filter_map(command).collect();
         let (name, title, why) = (name.to_owned(), String::new(), String::new());
-        Self { name, title, why, source: None, effect, standing, files, commands, changes }
+        Self { name, title, why, source: None, effect, standing, files, commands, changes, found }
     }
 
     pub(super) fn called(self, title: impl Into<String>, why: impl Into<String>) -> Self {
@@ -214,12 +220,17 @@ pub(super) fn asked(asked: bool, option: &str) -> Standing {
     if asked { Standing::Ready } else { Standing::NotAsked { option: option.to_owned() } }
 }
 
-fn difference(root: &Path, change: &Change) -> Option<Difference> {
+fn found(root: &Path, change: &Change) -> Option<(String, Option<Content>)> {
+    let Change::File { path, .. } = change else { return None };
+    Some((path.clone(), fs::read(root.join(path.trim_start_matches('/'))).ok().map(Content)))
+}
+
+fn difference(found: &BTreeMap<String, Option<Content>>, change: &Change) -> Option<Difference> {
     let Change::File { path, content: Some(Content(new)) } = change else { return None };
-    let old = fs::read(root.join(path.trim_start_matches('/'))).ok();
+    let old = found.get(path).and_then(Option::as_ref).map(|Content(old)| old.as_slice());
     let was = if old.is_some() { format!("a{path}") } else { "/dev/null".to_owned() };
     let (old, new) = (old.unwrap_or_default(), String::from_utf8_lossy(new));
-    let old = String::from_utf8_lossy(&old);
+    let old = String::from_utf8_lossy(old);
     let diff = TextDiff::from_lines(old.as_ref(), new.as_ref());
     let diff = diff.unified_diff().header(&was, &format!("b{path}")).to_string();
     Some(Difference { path: path.clone(), diff })

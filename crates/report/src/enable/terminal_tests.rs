@@ -13,6 +13,7 @@ fn shown() -> Plan {
         files: vec![Difference { path: "/etc/x".to_owned(), diff: diff.to_owned() }],
         commands: vec![command.to_owned()],
         changes: Vec::new(),
+        found: [].into(),
     };
     let blocked =
         Standing::Blocked { why: "VMs run: web (process 7)".to_owned(), next: "end them".to_owned() };
