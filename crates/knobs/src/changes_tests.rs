@@ -142,6 +142,26 @@ fn what_others_load_after_a_restore_that_failed_is_theirs() {
 }
 
 #[test]
+fn a_forced_restore_that_is_cut_short_leaves_no_host_without_its_module() {
+    for places in 1.. {
+        let root = host();
+        drop(changes(root.path()).make(load("avic", "1"), Lasting::UntilRestored).unwrap());
+        fs::write(under(root.path(), "/sys/module/kvm_amd/parameters/avic"), "force\n").unwrap();
+        let forced = Restore { force: true, ..Restore::default() };
+        crate::cut_short::after(Some(places));
+        let _ = restore(root.path(), &mut Machine::new(root.path()), forced);
+        let whole = !crate::cut_short::ended();
+        crate::cut_short::after(None);
+        restored(root.path(), Restore::default());
+        let now = fs::read_to_string(under(root.path(), "/sys/module/kvm_amd/parameters/avic"));
+        assert!(matches!(now.as_deref(), Ok("N\n" | "force\n")), "cut after {places} places: {now:?}");
+        if whole {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_thread_that_got_an_old_number_is_not_touched() {
     let root = host();
     let mut machine = Machine::new(root.path());

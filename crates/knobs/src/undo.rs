@@ -116,17 +116,21 @@ pub(crate) fn undo_recorded(
     force: bool,
 ) -> Result<Outcome, Error> {
     let root = journal.root();
+    let found = match entry.change {
+        Change::Load { .. } | Change::Unload { .. } => Some(examine(root, actions, entry)?),
+        _ => None,
+    };
     // A module that is removed and not loaded again would look like the work of others.
-    let announced = matches!(entry.change, Change::Load { .. } | Change::Unload { .. })
-        && matches!(examine(root, actions, entry)?, Outcome::WouldUndo);
+    let announced = matches!(found, Some(Outcome::WouldUndo))
+        || force && matches!(found, Some(Outcome::ChangedSince { .. }));
     if announced {
         journal.undoing(entry)?;
     }
     let undone = undo(root, actions, entry, force);
     if let (true, true, Some(after)) = (announced, undone.is_err(), entry.after()) {
-        // A module in use is as the change left it. If it could be anybody's from here on, what others load later would
+        // A module in use is as it was found. If it could be anybody's from here on, what others load later would
         // be overwritten.
-        if matches!(examine(root, actions, entry), Ok(Outcome::WouldUndo)) {
+        if examine(root, actions, entry).ok() == found {
             journal.done(entry, after)?;
         }
     }
