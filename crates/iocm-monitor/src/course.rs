@@ -4,7 +4,7 @@ use super::actuator::{Actuator, Seen};
 use super::view::total;
 use super::{Action, ExitsSeen, Layout, PolicyState, Reason, Settings, VmExits, decide, polling};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The format number of the output. Within one number fields are added, never changed.
 pub const MONITOR_FORMAT: u32 = 1;
@@ -27,14 +27,20 @@ struct Said {
     trouble: Option<String>,
     notes: Vec<String>,
     would: Option<usize>,
+    /// What was tried, and what of it failed, since something was done in full. One refusal can be answered by turns.
+    failed: BTreeSet<(Vec<Action>, Vec<String>)>,
 }
+
+/// The failures that are remembered, so that each is said once.
+const MOST_FAILED: usize = 16;
 
 /// The result of one period.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
     /// The figures of the period; `None` in trouble.
     pub seen: Option<Seen>,
-    /// The layout at the end; in a dry run the present one, not the one decided on.
+    /// The layout at the end; in a dry run the present one, not the one decided on, and where
+    /// actions failed the one before them.
     pub layout: Layout,
     /// The message, if there is one: a decision, or the reason why none could be made.
     pub said: Option<Decided>,
@@ -188,7 +194,7 @@ impl<A: Actuator> Monitor<A> {
             decided.polling = polls.iter().map(|(&core, &polls)| (Layout::core_name(core), polls)).collect();
         }
         if self.dry_run {
-            layout = now;
+            layout = now.clone();
         } else if !decided.actions.is_empty() {
             match self.actuator.act(&decided.actions, &layout) {
                 Ok(left_out) => decided.left_out = left_out,
@@ -201,6 +207,16 @@ impl<A: Actuator> Monitor<A> {
                 Err(trouble) => return self.in_trouble(time, trouble.told()),
             }
         }
+        if !decided.left_out.is_empty() {
+            // What came of the rest is seen in the next period.
+            layout = now;
+        }
+        let mut failed = std::mem::take(&mut self.said.failed);
+        if failed.len() >= MOST_FAILED || decided.left_out.is_empty() && !decided.actions.is_empty() {
+            failed.clear();
+        }
+        let fails_again = !decided.left_out.is_empty()
+            && !failed.insert((decided.actions.clone(), decided.left_out.clone()));
         let would = self.dry_run.then_some(decided.cores.len());
         let recovered = self.said.trouble.is_some();
         let is_new = recovered
@@ -208,12 +224,14 @@ impl<A: Actuator> Monitor<A> {
             || match (self.dry_run, decided.reason) {
                 // A dry run decides the same in every period.
                 (true, _) => would != self.said.would,
+                // The same is decided until whoever refuses it takes it.
+                (false, _) if fails_again => false,
                 (false, Some(Reason::Fine { .. })) => {
                     !decided.actions.is_empty() || !decided.polling.is_empty()
                 }
                 (false, _) => true,
             };
-        self.said = Said { trouble: None, notes: decided.notes.clone(), would };
+        self.said = Said { trouble: None, notes: decided.notes.clone(), would, failed };
         Step { seen: Some(seen), layout, said: is_new.then_some(decided) }
     }
 

@@ -13,6 +13,8 @@ struct MadeUp {
     is_dead: bool,
     notes: Vec<String>,
     given_back: bool,
+    /// The daemon refuses all that it is asked, for this reason.
+    refuses: Option<&'static str>,
 }
 
 impl MadeUp {
@@ -55,6 +57,9 @@ impl Actuator for MadeUp {
     }
 
     fn act(&mut self, actions: &[Action], _: &Layout) -> Result<Vec<String>, Trouble> {
+        if let Some(why) = self.refuses {
+            return Ok(vec![why.to_owned(); actions.len()]);
+        }
         for action in actions {
             if let Action::Move { queue, to } = action {
                 self.layout.insert(*queue, *to);
@@ -98,6 +103,22 @@ fn busy_queues_get_cores_and_every_decision_says_its_figures() {
     let line = serde_json::to_string(first).unwrap();
     let read: Decided = serde_json::from_str(&line).unwrap();
     assert_eq!((&read.cores, &read.actions, &read.queues), (&first.cores, &first.actions, &first.queues));
+}
+
+#[test]
+fn what_the_daemon_refuses_again_and_again_is_said_once_and_is_not_shown_as_done() {
+    let mut monitor = monitor(MadeUp::with(&[0.1, 0.1]), false);
+    // A worker on a core of its own that nothing is served at, and that only its device can take away.
+    monitor.actuator.layout.insert(1, Some(2));
+    monitor.actuator.refuses = Some("w.2 serves only d.1, and is removed with it");
+    let mut said = Vec::new();
+    for period in 0..60 {
+        let step = monitor.step(f64::from(period));
+        assert_eq!(step.layout.cores_by_queue()[&1], Some(2));
+        said.extend(step.said);
+    }
+    let refused: Vec<_> = said.iter().filter(|decided| !decided.left_out.is_empty()).collect();
+    assert!(!refused.is_empty() && refused.len() < 10, "{}: {refused:?}", refused.len());
 }
 
 #[test]
