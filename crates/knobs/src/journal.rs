@@ -1,9 +1,8 @@
 //! The journal: what was changed, on the disk before it is changed.
 //!
 //! Two files of one line of JSON a fact: what a boot undoes anyway is kept where a boot forgets it. A line is synced
-//! before the change that it announces. Lines are added, and when there are many the
-//! open changes are written to another file that takes the place of the first; one that a crash cut is passed over, for the change
-//! that it would have announced was never made.
+//! before the change that it announces. One that a crash cut is passed over, for the change that it would have announced was
+//! never made. A long journal is replaced by a file with the open changes alone.
 //!
 //! Whoever can write to the journal of root is root at the next `exitless restore`. So each file lies in a directory that
 //! belongs to the user of this process alone; that is looked at each time, from `/` down.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const DISCOVER_EVERY: Duration = Duration::from_secs(1);
 
 /// The time in which a daemon answers. One that does not would keep the monitor from ending.
-const PATIENCE: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most queues that one request moves: a line of the socket holds the names of some thousands.
 const MOVED_AT_ONCE: usize = 1000;
@@ -30,6 +30,7 @@ pub struct Workers {
     /// CPUs that workers may have for themselves; all when there are none.
     cores: Option<CpuSet>,
     client: Option<Client>,
+    patience: Duration,
     before: Option<(Instant, Json)>,
     /// The numbers of queues, for as long as they are there. Another one of the same name has another number.
     numbers: BTreeMap<String, u32>,
@@ -55,6 +56,7 @@ impl Workers {
             socket: socket.to_owned(),
             cores,
             client: None,
+            patience: PATIENCE,
             before: None,
             numbers: BTreeMap::new(),
             next_number: 0,
@@ -71,7 +73,7 @@ impl Workers {
     fn client(&mut self) -> Result<&mut Client, ClientError> {
         match &mut self.client {
             Some(client) => Ok(client),
-            empty => Ok(empty.insert(Client::connect_within(&self.socket, PATIENCE)?)),
+            empty => Ok(empty.insert(Client::connect_within(&self.socket, self.patience)?)),
         }
     }
 

@@ -19,11 +19,16 @@ fn workers(root: &Path, mut treat: impl FnMut(UnixStream) + Send + 'static) -> W
     Workers::new(root, &socket, None)
 }
 
+fn impatient(mut workers: Workers) -> Workers {
+    workers.patience = Duration::from_millis(200);
+    workers
+}
+
 #[test]
 fn a_daemon_that_gives_no_answer_is_waited_for_no_longer_than_that() {
     let host = host();
     let mut held = Vec::new();
-    let mut workers = workers(host.path(), move |stream| held.push(stream));
+    let mut workers = impatient(workers(host.path(), move |stream| held.push(stream)));
     let trouble = workers.look().unwrap_err();
     assert!(matches!(trouble, Trouble::DataPlane(ClientError::NoAnswer { .. })), "{trouble}");
 }
@@ -31,11 +36,11 @@ fn a_daemon_that_gives_no_answer_is_waited_for_no_longer_than_that() {
 #[test]
 fn a_daemon_whose_answer_never_ends_is_waited_for_no_longer_than_that() {
     let host = host();
-    let mut workers = workers(host.path(), |mut stream| {
+    let mut workers = impatient(workers(host.path(), |mut stream| {
         while stream.write_all(b" ").is_ok() {
             std::thread::sleep(Duration::from_millis(10));
         }
-    });
+    }));
     let trouble = workers.look().unwrap_err();
     assert!(matches!(trouble, Trouble::DataPlane(ClientError::NoAnswer { .. })), "{trouble}");
 }
@@ -52,7 +57,7 @@ fn a_daemon_that_takes_no_connection_is_waited_for_no_longer_than_that() {
     // The only one that may wait.
     let first = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     connect(&first, &address).unwrap();
-    let trouble = Workers::new(host.path(), &path, None).look().unwrap_err();
+    let trouble = impatient(Workers::new(host.path(), &path, None)).look().unwrap_err();
     assert!(matches!(trouble, Trouble::DataPlane(ClientError::Unreachable { .. })), "{trouble}");
 }
 
