@@ -49,6 +49,41 @@ fn what_is_held_ends_with_its_guard_and_the_rest_with_restore() {
     assert_eq!(tree(root.path()), before);
 }
 
+/// Sets or clears the flag by which not even root may write to a file. `false` where there is no such flag, or this user may
+/// not set it.
+fn immutable(path: &Path, wanted: bool) -> bool {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let Ok(file) = fs::File::open(path) else { return false };
+    let flags = ioctl_getflags(&file).map(|flags| match wanted {
+        true => flags | IFlags::IMMUTABLE,
+        false => flags - IFlags::IMMUTABLE,
+    });
+    flags.and_then(|flags| ioctl_setflags(&file, flags)).is_ok()
+}
+
+#[test]
+fn a_journal_that_takes_no_line_keeps_nothing_from_being_undone() {
+    let root = host();
+    let before = text(root.path(), "/etc/default/grub");
+    let mut guard = changes(root.path());
+    guard.make(governor("performance"), Lasting::UntilRestored).unwrap();
+    guard.make(file("/etc/default/grub", "ours\n"), Lasting::UntilRestored).unwrap();
+    drop(guard);
+    let journal = under(root.path(), PERSISTENT).join("journal");
+    if !immutable(&journal, true) {
+        println!("not tested: only root can make a file immutable, and not on each file system");
+        return;
+    }
+    let outcomes = restored(root.path(), Restore::default());
+    assert!(immutable(&journal, false));
+    let [Outcome::Failed { why }, Outcome::Undone] = &outcomes[..] else { panic!("{outcomes:?}") };
+    assert!(why.contains("it is undone"), "{why}");
+    assert_eq!(text(root.path(), "/etc/default/grub"), before);
+    assert_eq!(text(root.path(), "/sys/governor"), "powersave\n");
+    let again = restored(root.path(), Restore::default());
+    assert!(matches!(again[..], [Outcome::Already { .. }]), "{again:?}");
+}
+
 #[test]
 fn a_panic_undoes_what_is_held() {
     let root = host();

@@ -49,7 +49,7 @@ impl Restored {
 /// One that cannot be undone does not keep the others from it.
 ///
 /// # Errors
-/// When the journal cannot be read, or not be written.
+/// When the journal cannot be read, or its lock cannot be taken.
 pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<Restored, Error> {
     let recorded = Journal::read(root)?;
     if how.dry_run || !recorded.entries.iter().any(Entry::open) {
@@ -75,9 +75,15 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
             .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
         left |= outcome.left();
-        if let Some(word) = outcome.settled().filter(|_| undo::forget(&entry, left)) {
-            journal.undone(&entry, word)?;
-        }
+        let settled = outcome.settled().filter(|_| undo::forget(&entry, left));
+        let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
+            Ok(()) => outcome,
+            // The others are undone all the same, and this one is found undone the next time.
+            Err(error) => {
+                Outcome::Failed { why: format!("it is undone, but not crossed out: {}", told(&error)) }
+            }
+        };
+        left |= outcome.left();
         changes.push(RestoredChange { entry, outcome });
     }
     Ok(Restored { changes, damage: recorded.damage })

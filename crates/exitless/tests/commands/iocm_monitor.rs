@@ -195,6 +195,10 @@ fn the_end_of_the_daemon_is_told_and_the_next_one_is_served() {
     ]);
     let status_json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((status, &status_json["monitor"]["runs"]), (Some(0), &Value::Bool(true)));
+    let second = served.monitor(&["--for", "60s"]).stderr(Stdio::piped()).output().unwrap();
+    let err = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(125), "{err}");
+    assert!(err.contains(&format!("process {}", monitor.id())) && err.contains("--state"), "{err}");
     monitor.kill().unwrap();
     monitor.wait().unwrap();
     let (_, out, _) =

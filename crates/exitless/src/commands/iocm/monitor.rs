@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use host::CpuSet;
 use iocm::config::SOCKET;
@@ -114,6 +114,18 @@ impl<'a, A: Actuator> Session<'a, A> {
         dry_run: bool,
     ) -> anyhow::Result<Self> {
         let settings = arguments.settings.read()?;
+        // Two would undo each other's decisions.
+        if let Some(other) =
+            State::read(&arguments.state).ok().filter(|state| state.is_alive(Path::new(HOST)))
+        {
+            bail!(
+                "A monitor runs already (process {}, of {}), by its state {}: end it first, or use another --state if this \
+                 one is for other workers",
+                other.pid,
+                other.target,
+                arguments.state.display()
+            );
+        }
         let record = |path: &PathBuf| {
             let file = File::create(path);
             let file = file.with_context(|| format!("Could not write the trace {}", path.display()))?;

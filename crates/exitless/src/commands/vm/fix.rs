@@ -114,7 +114,7 @@ fn refuse_what_cannot_be_written(subject: &Subject) -> Result<(), Usage> {
 
 fn apply(subject: &Subject, fixed: &Fixed, host: &HostSide, chosen: &Chosen) -> anyhow::Result<Written> {
     match &subject.source {
-        Source::File(path) => write::file(path, &fixed.bytes),
+        Source::File(path) => write::file(path, &subject.text.bytes, &fixed.bytes),
         Source::Libvirt(name) => {
             write::domain(name, |text| Ok(fix(text, subject.form, subject.files(), host, chosen)?.bytes))
         }

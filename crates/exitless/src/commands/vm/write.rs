@@ -28,22 +28,22 @@ pub(super) enum Written {
 /// because definitions may contain passwords.
 const DOMAINS: &str = "/var/lib/exitless/domains";
 
-/// Replaces a file atomically; mode and owner are kept.
-pub(super) fn file(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
+/// Replaces a file that still has the content `old`, atomically; mode and owner are kept.
+pub(super) fn file(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
     // A link stays a link.
     let path = fs::canonicalize(path).with_context(|| format!("Finding {} failed", path.display()))?;
     let name = path.to_str().ok_or_else(|| anyhow!("{} is not a UTF-8 path. Rename it", path.display()))?;
     // The journal is root's alone, and only root can run `exitless restore`.
     if !rustix::process::geteuid().is_root() {
-        return beside(&path, bytes);
+        return beside(&path, old, bytes);
     }
     let mut changes = match journal() {
         Ok(changes) => changes,
-        Err(knobs::Error::JournalWrite { .. }) => return beside(&path, bytes),
+        Err(knobs::Error::JournalWrite { .. }) => return beside(&path, old, bytes),
         Err(error) => return Err(error.into()),
     };
-    let content = Some(Content(bytes.to_vec()));
-    changes.make(Change::File { path: name.to_owned(), content }, Lasting::UntilRestored)?;
+    let change = Change::File { path: name.to_owned(), content: Some(Content(bytes.to_vec())) };
+    changes.make_from(Some(&Content(old.to_vec())), change, Lasting::UntilRestored)?;
     Ok(Written::Journalled)
 }
 
@@ -52,7 +52,11 @@ fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
 }
 
 /// Replaces a file atomically, and keeps the old one under another name.
-fn beside(path: &Path, bytes: &[u8]) -> anyhow::Result<Written> {
+fn beside(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
+    let found = fs::read(path).with_context(|| format!("Reading {} failed", path.display()))?;
+    if found != old {
+        return Err(knobs::Error::Outdated { path: path.display().to_string() }.into());
+    }
     let kept = keep(path).with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
     let write = || -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -132,14 +136,19 @@ mod tests {
         fs::write(&path, "one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         for (number, (old, new)) in [("one", "two"), ("two", "three")].into_iter().enumerate() {
-            let Written::KeptBeside { old: kept, .. } = beside(&path, new.as_bytes()).unwrap() else {
+            let Written::KeptBeside { old: kept, .. } =
+                beside(&path, old.as_bytes(), new.as_bytes()).unwrap()
+            else {
                 panic!("{number}")
             };
             assert_eq!(fs::read_to_string(&kept).unwrap(), old);
             assert_eq!(fs::read_to_string(&path).unwrap(), new);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         }
+        let changed = beside(&path, b"two", b"four").unwrap_err();
+        assert!(changed.to_string().contains("try again"), "{changed}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
-        assert!(beside(&folder.path().join("none"), b"").is_err());
+        assert!(beside(&folder.path().join("none"), b"", b"").is_err());
     }
 }
