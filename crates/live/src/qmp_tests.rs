@@ -138,6 +138,15 @@ fn a_path_longer_than_an_address_works() {
     fake.end();
 }
 
+#[test]
+fn a_fifo_in_a_folders_place_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("f".repeat(120));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let error = Monitor::connect(&fifo.join("qmp"), LONG).unwrap_err();
+    assert!(matches!(error, QmpError::Connect { .. }), "{error:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 

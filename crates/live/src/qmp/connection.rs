@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,7 +38,9 @@ impl Connection {
                 let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
                     return Err(io::ErrorKind::InvalidInput.into());
                 };
-                let folder = File::open(folder)?;
+                // As a place only: the path is another's, and who opens a FIFO waits until somebody writes to it.
+                let flags = libc::O_PATH | libc::O_DIRECTORY;
+                let folder = File::options().read(true).custom_flags(flags).open(folder)?;
                 let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
                 connect(&socket, &SocketAddrUnix::new(short)?)?;
             }
