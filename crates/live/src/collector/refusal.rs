@@ -1,5 +1,9 @@
 //! The reason why the kernel did not take a program, in a line, and what to do about it.
 
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
 use aya::EbpfError;
 use aya::programs::ProgramError;
 
@@ -20,9 +24,23 @@ pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
         return Error::Load { cause, next: what_next(error) };
     }
     let reason = reason_of_rejection(&log).to_owned();
-    let path = std::env::temp_dir().join(format!("exitless-verifier-{}.log", std::process::id()));
-    let saved = std::fs::write(&path, &log).map(|()| path);
+    let saved = save(&std::env::temp_dir(), &log);
     Error::Rejected { program: program.to_owned(), reason, log: saved.ok() }
+}
+
+/// Saves a log in a new file. Others may write to the folder too: what they put there, be it a link or a FIFO, is left
+/// alone, and another name is taken.
+fn save(folder: &Path, log: &str) -> io::Result<PathBuf> {
+    const NAMES: u32 = 100;
+    for number in 0..NAMES {
+        let path = folder.join(format!("exitless-verifier-{}-{number}.log", std::process::id()));
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(mut file) => return file.write_all(log.as_bytes()).map(|()| path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// The verifier's last words, before its statistics.
@@ -74,5 +92,22 @@ mod tests {
                    verification time 37 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
         assert_eq!(reason_of_rejection(log), "R1 invalid mem access 'scalar'");
         assert_eq!(reason_of_rejection(""), "");
+    }
+
+    #[test]
+    fn a_log_follows_no_link_and_waits_at_no_fifo() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |number: u32| {
+            folder.path().join(format!("exitless-verifier-{}-{number}.log", std::process::id()))
+        };
+        let kept = folder.path().join("kept");
+        std::fs::write(&kept, "old").unwrap();
+        std::os::unix::fs::symlink(&kept, name(0)).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(name(1)).status().unwrap().success());
+        std::os::unix::fs::symlink(folder.path().join("none"), name(2)).unwrap();
+        assert_eq!(save(folder.path(), "log").unwrap(), name(3));
+        assert_eq!(std::fs::read_to_string(name(3)).unwrap(), "log");
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "old");
+        assert!(!folder.path().join("none").exists());
     }
 }
