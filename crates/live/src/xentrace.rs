@@ -99,14 +99,10 @@ impl Xentrace {
             .stdout
             .take()
             .map(|output| std::thread::spawn(move || pass_on(output, |piece| sender.send(piece).is_ok())));
-        let said = child.stderr.take().map(|errors| {
-            std::thread::spawn(move || {
-                let mut text = Vec::new();
-                // More than that nobody reads; the rest would only fill memory.
-                let _ = errors.take(PIECE as u64).read_to_end(&mut text);
-                String::from_utf8_lossy(&text).into_owned()
-            })
-        });
+        let said = child
+            .stderr
+            .take()
+            .map(|errors| std::thread::spawn(move || String::from_utf8_lossy(&last_of(errors)).into_owned()));
         let running = Self { program: program.to_owned(), child, passing, said, asked: false };
         Ok((running, XentraceOutput { pieces, rest: VecDeque::new() }))
     }
@@ -176,6 +172,22 @@ fn pass_on(mut output: ChildStdout, mut take: impl FnMut(Vec<u8>) -> bool) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return,
+        }
+    }
+}
+
+/// The last bytes that come. All of them are taken: once nobody reads them, the next message ends the program.
+fn last_of(mut errors: impl Read) -> Vec<u8> {
+    let (mut last, mut piece) = (Vec::new(), vec![0; PIECE]);
+    loop {
+        match errors.read(&mut piece) {
+            Ok(0) => return last,
+            Ok(count) => {
+                last.extend_from_slice(&piece[..count]);
+                last.drain(..last.len().saturating_sub(PIECE));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return last,
         }
     }
 }

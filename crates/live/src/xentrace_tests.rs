@@ -56,6 +56,17 @@ fn one_that_ends_by_itself_is_an_error_with_its_words() {
 }
 
 #[test]
+fn one_that_warns_all_the_time_goes_on_and_its_last_words_are_kept() {
+    // More than a pipe and its reader hold.
+    let warnings = "i=0; while [ $i -lt 20000 ]; do echo 'a warning, and not the last' >&2; i=$((i+1)); done";
+    let (_folder, path) = program(&format!("{warnings}; printf records; echo 'the last words' >&2; exit 3"));
+    let (running, mut output) = Xentrace::start(&path).unwrap();
+    assert_eq!(read(&mut output).0, b"records");
+    let message = running.finish().unwrap_err().to_string();
+    assert!(message.contains("exit status: 3") && message.ends_with("the last words"), "{message}");
+}
+
+#[test]
 fn one_that_is_not_there_says_what_to_install() {
     let message = Xentrace::start(Path::new("/nonexistent/xentrace")).unwrap_err().to_string();
     assert!(message.contains("/nonexistent/xentrace") && message.contains("xen-utils"), "{message}");
