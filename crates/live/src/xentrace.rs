@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -120,22 +120,27 @@ impl Xentrace {
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    /// Waits for its end, to be called when its output has ended or nobody wants it any more.
-    ///
-    /// # Errors
-    /// [`XentraceError::Ended`] when nobody had asked it to end, [`XentraceError::Wait`].
-    pub fn finish(mut self) -> Result<(), XentraceError> {
+    /// Waits for its end, and ends it when it takes longer than it may. Its output can be read meanwhile, and after that.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus, XentraceError> {
         let wait = |source| XentraceError::Wait { program: self.program.clone(), source };
         let begun = Instant::now();
-        let status = loop {
+        loop {
             if let Some(status) = self.child.try_wait().map_err(wait)? {
-                break status;
+                return Ok(status);
             }
             if begun.elapsed() > PATIENCE {
                 self.child.kill().map_err(wait)?;
             }
             std::thread::sleep(Duration::from_millis(5));
-        };
+        }
+    }
+
+    /// Waits for its end, to be called when its output has ended or nobody wants it any more.
+    ///
+    /// # Errors
+    /// [`XentraceError::Ended`] when nobody had asked it to end, [`XentraceError::Wait`].
+    pub fn finish(mut self) -> Result<(), XentraceError> {
+        let status = self.wait()?;
         let said = self.said.take().and_then(|said| said.join().ok()).unwrap_or_default();
         if self.asked || status.success() {
             return Ok(());

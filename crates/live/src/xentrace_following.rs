@@ -69,6 +69,8 @@ impl<T> Following<T> {
     pub fn finish(mut self) -> Result<Option<T>, XentraceError> {
         if !self.has_ended() {
             self.xentrace.stop();
+            // Its output ends with it. One that does not end though it was asked would be waited for without end.
+            self.xentrace.wait()?;
         }
         let read = self.reader.join().ok();
         self.xentrace.finish()?;
@@ -82,6 +84,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    fn program(folder: &Path, name: &str, script: &str) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
 
     #[test]
     fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
@@ -98,12 +107,7 @@ mod tests {
     #[test]
     fn the_reader_gives_what_it_made_of_the_records_and_a_failure_explains_their_absence() {
         let folder = tempfile::tempdir().unwrap();
-        let program = |name: &str, script: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            path
-        };
+        let program = |name: &str, script: &str| program(folder.path(), name, script);
         let read = |mut output: XentraceOutput| {
             let mut text = String::new();
             while let Err(error) = output.read_to_string(&mut text) {
@@ -130,5 +134,29 @@ mod tests {
         }
         let error = following.finish().unwrap_err().to_string();
         assert!(error.contains("VIRQ"), "{error}");
+    }
+
+    #[test]
+    fn one_that_does_not_end_when_it_is_asked_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let deaf = program(folder.path(), "deaf", "trap '' TERM; printf records; exec sleep 1000");
+        let (sender, begun) = std::sync::mpsc::channel();
+        let read = move |mut output: XentraceOutput| {
+            let (mut all, mut piece) = (Vec::new(), [0; 64]);
+            loop {
+                match output.read(&mut piece) {
+                    Ok(0) => return all,
+                    Ok(count) => {
+                        all.extend_from_slice(&piece[..count]);
+                        sender.send(()).unwrap();
+                    }
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+                }
+            }
+        };
+        let following = Following::start(&deaf, read).unwrap();
+        // Deaf by then.
+        begun.recv().unwrap();
+        assert_eq!(following.finish().unwrap().as_deref(), Some(&b"records"[..]));
     }
 }
