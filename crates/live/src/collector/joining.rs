@@ -102,8 +102,8 @@ impl Joining {
     pub(super) fn close(&mut self, exit: &LiveExit, to: &mut impl FnMut(&LiveExit, &[LiveAccess])) {
         self.accesses.clear();
         // One whose exit was lost is of another.
-        let thread = exit.vcpu.thread.and_then(|thread| self.waiting.get_mut(&thread));
-        let waiting = thread.map(std::mem::take).unwrap_or_default();
+        let thread = exit.vcpu.thread.and_then(|thread| self.waiting.remove(&thread));
+        let waiting = thread.unwrap_or_default();
         let its: Vec<&Record> = waiting.iter().filter(|access| access.exit_ns == exit.time_ns).collect();
         for (at, one) in its.iter().enumerate() {
             let Some(access) =
@@ -202,6 +202,19 @@ mod tests {
             ]
         );
         assert_eq!((all[1].0.handling_ns, all[1].1.len()), (None, 0));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_threads_whose_exits_are_over() {
+        let mut joining = Joining::default();
+        for thread in 1..1000 {
+            for one in [record(1, 100, 110, UNKNOWN, 6, 0x830), record(0, 100, 100, 50, 0, 0x7c)] {
+                joining.take(Record { thread, ..one }, Isa::Svm, &mut |_, accesses| {
+                    assert!(accesses.len() < 2);
+                });
+            }
+        }
+        assert!(joining.waiting.is_empty(), "{}", joining.waiting.len());
     }
 
     #[test]
