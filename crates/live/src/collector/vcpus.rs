@@ -1,6 +1,6 @@
 //! The vCPUs that the programs follow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use aya::Pod;
 use aya::maps::{Array, HashMap, MapData, MapError};
@@ -114,24 +114,50 @@ impl Vcpus {
     /// Forgets those whose thread has ended, because no program can be following them.
     pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
         let keys: Vec<(u32, u64)> = self.keys.iter().filter_map(Result::ok).collect();
-        let ended: BTreeMap<u64, u32> =
-            keys.iter().filter(|(thread, _)| !alive(*thread)).map(|&(thread, key)| (key, thread)).collect();
-        // A vCPU that another thread runs now is not that of the one that ended.
-        let living: BTreeSet<u64> =
-            keys.iter().filter(|(thread, _)| alive(*thread)).map(|&(_, key)| key).collect();
+        let ended = Ended::among(&keys, alive);
         let taken: Vec<(u32, u64)> = self.places_taken.iter().filter_map(Result::ok).collect();
-        for (at, _) in taken.iter().filter(|(_, key)| ended.contains_key(key) && !living.contains(key)) {
+        for (at, _) in taken.iter().filter(|(_, key)| ended.keys.contains(key)) {
             // Emptied before it is offered to others.
             self.places.set(*at, State::default(), 0)?;
             self.places_taken.remove(at)?;
         }
-        for (key, thread) in &ended {
-            if !living.contains(key) {
-                // Most are not there, but in a place.
-                let _ = self.hashed.remove(key);
-            }
-            self.keys.remove(thread)?;
+        for key in &ended.keys {
+            // Most are not there, but in a place.
+            let _ = self.hashed.remove(key);
         }
-        Ok(())
+        ended.threads.iter().try_for_each(|thread| self.keys.remove(thread))
+    }
+}
+
+/// Threads that have ended, and the vCPUs that ended with them.
+#[derive(Debug, PartialEq, Eq)]
+struct Ended {
+    threads: Vec<u32>,
+    keys: BTreeSet<u64>,
+}
+
+impl Ended {
+    /// Those among threads and the keys of their vCPUs. Of one key there are many threads where the memory of a vCPU that
+    /// ended was given to others.
+    fn among(keys: &[(u32, u64)], alive: impl Fn(u32) -> bool) -> Self {
+        let (living, ended): (Vec<_>, Vec<_>) = keys.iter().copied().partition(|&(thread, _)| alive(thread));
+        // A vCPU that another thread runs now is not that of the one that ended.
+        let living: BTreeSet<u64> = living.into_iter().map(|(_, key)| key).collect();
+        Self {
+            threads: ended.iter().map(|&(thread, _)| thread).collect(),
+            keys: ended.into_iter().map(|(_, key)| key).filter(|key| !living.contains(key)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_that_ended_are_found_also_those_of_one_vcpu() {
+        let keys = [(1, 7), (2, 7), (3, 7), (4, 8), (5, 9), (6, 9)];
+        let ended = Ended::among(&keys, |thread| thread == 6);
+        assert_eq!(ended, Ended { threads: vec![1, 2, 3, 4, 5], keys: [7, 8].into() });
     }
 }
