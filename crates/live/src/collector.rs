@@ -148,12 +148,12 @@ impl Collector {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn take(&mut self) -> Result<Profile, Error> {
-        let ended = self.epoch;
+        let epoch = self.epoch;
         self.epoch += 1;
         self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
         let now_ns = monotonic_ns();
         waiting::wait_for_programs();
-        let mut profile = self.handled(ended, now_ns)?;
+        let mut profile = self.handled(epoch, now_ns)?;
         // A vCPU that ended was left by an exit that no entry follows.
         if let Some(alive) = waiting::living_threads(&self.root) {
             let ended = self.vcpus.open(self.cells.isa, |thread| !alive(thread)).map_err(map_error)?;
@@ -161,6 +161,10 @@ impl Collector {
             let last = ended.iter().filter_map(|(exit, _)| Some((exit.vcpu.thread?, exit.time_ns))).collect();
             self.ended.rotate_right(1);
             self.ended[0] = last;
+            // After the last exits of those that ended were found.
+            if self.cells.is_crowded() || self.vcpus.is_crowded() {
+                self.cells.free(epoch, &alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)?;
+            }
         }
         Ok(self.with_events(profile))
     }
@@ -222,9 +226,6 @@ impl Collector {
         profile.losses.lost_events = profile.losses.lost_exits;
         self.uncounted = uncounted;
         self.since_ns = now_ns;
-        if self.cells.is_crowded() || self.vcpus.is_crowded() {
-            self.free_ended()?;
-        }
         Ok(profile)
     }
 
@@ -258,11 +259,6 @@ impl Collector {
     fn uncounted(&self) -> Result<u64, Error> {
         Ok(counted(&self.counters, EXITS_WITHOUT_ROOM)? + Cost::misses(&self.attached.ebpf, &self.root))
     }
-
-    fn free_ended(&mut self) -> Result<(), Error> {
-        let Some(alive) = waiting::living_threads(&self.root) else { return Ok(()) };
-        self.cells.free(&alive).and_then(|()| self.vcpus.free(&alive)).map_err(map_error)
-    }
 }
 
 /// The instruction set whose vendor module is loaded.
@@ -294,3 +290,7 @@ fn counted(counters: &PerCpuArray<MapData, u64>, which: u32) -> Result<u64, Erro
 fn map_error(error: MapError) -> Error {
     Error::KernelMap { cause: error }
 }
+
+#[cfg(test)]
+#[path = "collector_tests.rs"]
+mod tests;

@@ -167,6 +167,21 @@ proptest! {
     }
 }
 
+/// Each thread ends within a call, and so many of them make room for others.
+#[test]
+fn the_call_in_which_a_thread_ended_is_counted_also_where_room_is_made() {
+    const EXIT: ExitReason = ExitReason::vmx(60);
+    const ENDED: u64 = 8_000;
+    // By tracepoints each thread is a vCPU of its own; by raw ones they share the addresses of their stacks.
+    let watch = Watch { no_raw_tracepoints: Some("to test".to_owned()), ..own() };
+    let Some(mut collector) = may(Collector::attach_to_system_calls(&watch)) else { return };
+    (0..ENDED).for_each(|_| thread::spawn(|| ()).join().unwrap());
+    let mut sum = collector.take().unwrap();
+    sum.merge(&collector.finish().unwrap());
+    let (counted, lost) = (sum.reasons().get(&EXIT).map_or(0, |exits| exits.count), sum.losses.lost_exits);
+    assert!(counted <= ENDED && counted + lost >= ENDED, "{counted} of {ENDED}, {lost} lost");
+}
+
 #[test]
 fn what_finds_no_room_is_summed_or_counted_as_lost() {
     let watch = Watch { room: Some(3), ..own() };

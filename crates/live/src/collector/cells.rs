@@ -72,7 +72,7 @@ impl Cells {
         known: &BTreeSet<u32>,
         profile: &mut Profile,
     ) -> Result<(), MapError> {
-        let turn = (epoch & 1) as u8;
+        let turn = turn_of(epoch);
         let wanted =
             |key: &CellKey| key.turn == turn && !(key.octave == UNTIMED && known.contains(&key.thread));
         for taken in self.direct_taken.iter() {
@@ -139,18 +139,24 @@ impl Cells {
         self.direct_taken.keys().count() > 1 << 14 || self.hashed.keys().count() > 1 << 15
     }
 
-    /// Frees the cells of threads that have ended. Those of living ones must stay: a program may be adding
-    /// to one.
-    pub(super) fn free(&mut self, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
+    /// Frees the cells of threads that have ended, of those that were read with `epoch`: the others may have counts of
+    /// the next one, which are not read yet. Those of living threads must stay: a program may be adding to one.
+    pub(super) fn free(&mut self, epoch: u64, alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
+        let is_over = |key: &CellKey| key.turn == turn_of(epoch) && !alive(key.thread);
         let taken: Vec<(u32, CellKey)> = self.direct_taken.iter().filter_map(Result::ok).collect();
-        for (at, _) in taken.iter().filter(|(_, key)| !alive(key.thread)) {
+        for (at, _) in taken.iter().filter(|(_, key)| is_over(key)) {
             // Emptied before it is offered to others.
             self.direct.set(*at, Cell::default(), 0)?;
             self.direct_taken.remove(at)?;
         }
         let hashed: Vec<CellKey> = self.hashed.keys().filter_map(Result::ok).collect();
-        hashed.iter().filter(|key| !alive(key.thread)).try_for_each(|key| self.hashed.remove(key))
+        hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.remove(key))
     }
+}
+
+/// The turn of the cells of an epoch.
+const fn turn_of(epoch: u64) -> u8 {
+    (epoch & 1) as u8
 }
 
 /// The programs' kinds of accesses; kind 0 is an exit.

@@ -93,7 +93,8 @@ impl Vcpus {
     ) -> Result<Vec<(LiveExit, Vec<Access>)>, MapError> {
         let mut open = Vec::new();
         let mut take = |state: &State| {
-            let exit = state.open(isa).filter(|_| wanted(state.thread));
+            // Asked of all of them, for what is not found here must not be taken for ended later.
+            let exit = wanted(state.thread).then(|| state.open(isa)).flatten();
             open.extend(exit.map(|exit| (exit, state.accesses(isa))));
         };
         for taken in self.places_taken.keys() {

@@ -1,5 +1,7 @@
 //! Waiting for the programs, and whether their numbers of threads are ours.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +27,12 @@ pub(crate) fn in_first_pid_namespace(root: &Path) -> bool {
 }
 
 /// Tells whether a thread is there. `None` in a container, where threads have other numbers than the kernel gives them.
+///
+/// Each is looked for once: one that ends in between is there for all who ask.
 pub(super) fn living_threads(root: &Path) -> Option<impl Fn(u32) -> bool> {
     let proc = root.join("proc");
-    in_first_pid_namespace(root).then_some(move |thread: u32| proc.join(thread.to_string()).exists())
+    let known = RefCell::new(HashMap::new());
+    in_first_pid_namespace(root).then_some(move |thread: u32| {
+        *known.borrow_mut().entry(thread).or_insert_with(|| proc.join(thread.to_string()).exists())
+    })
 }
