@@ -70,7 +70,7 @@ pub struct Collector {
     counters: PerCpuArray<MapData, u64>,
     epoch: u64,
     since_ns: u64,
-    uncounted: u64,
+    uncounted: Told,
     root: PathBuf,
     vcpus: Vcpus,
     /// Last exits of vCPUs that have ended, as the last call and the one before it returned them: thread and time. The programs
@@ -127,7 +127,7 @@ impl Collector {
             counters,
             epoch,
             since_ns: 0,
-            uncounted: 0,
+            uncounted: Told::default(),
             root: root.to_owned(),
             vcpus,
             ended: Default::default(),
@@ -222,9 +222,8 @@ impl Collector {
         self.cells.read(epoch, self.since_ns, &known, &mut profile).map_err(map_error)?;
         profile.span = Some(span);
         let uncounted = self.uncounted()?;
-        profile.losses.lost_exits = uncounted.saturating_sub(self.uncounted);
+        profile.losses.lost_exits = self.uncounted.more(uncounted);
         profile.losses.lost_events = profile.losses.lost_exits;
-        self.uncounted = uncounted;
         self.since_ns = now_ns;
         Ok(profile)
     }
@@ -258,6 +257,20 @@ impl Collector {
     /// Exits that the kernel had no room to follow or to count, and events that met their own program.
     fn uncounted(&self) -> Result<u64, Error> {
         Ok(counted(&self.counters, EXITS_WITHOUT_ROOM)? + Cost::misses(&self.attached.ebpf, &self.root))
+    }
+}
+
+/// A sum of counters of the kernel, as far as it was told.
+#[derive(Debug, Default)]
+struct Told(u64);
+
+impl Told {
+    /// What came to it. Where one of the counters could not be read, the sum is lower for once, and what was told before is
+    /// not told again.
+    fn more(&mut self, sum: u64) -> u64 {
+        let more = sum.saturating_sub(self.0);
+        self.0 += more;
+        more
     }
 }
 

@@ -7,6 +7,12 @@ use super::*;
 const GETPPID: exits::ExitReason = exits::ExitReason::vmx(110);
 
 #[test]
+fn losses_are_told_once_also_if_they_could_not_be_read_in_between() {
+    let mut told = Told::default();
+    assert_eq!([5, 7, 0, 3, 7, 9].map(|sum| told.more(sum)), [5, 2, 0, 0, 0, 2]);
+}
+
+#[test]
 fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
     let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
     let mut collector = match Collector::attach_to_system_calls(&watch) {
