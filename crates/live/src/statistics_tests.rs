@@ -200,6 +200,26 @@ fn debugfs_without_the_vm_or_without_counters() {
 }
 
 #[test]
+fn a_later_process_with_the_vms_number_is_not_the_vm() {
+    let root = tempfile::tempdir().unwrap();
+    let mut vm = vm(Vec::new());
+    vm.debugfs = vec![in_debugfs(root.path(), "40-8", &[("exits", "42\n")])];
+    let thread = root.path().join("proc/40/task/40");
+    fs::create_dir_all(&thread).unwrap();
+    let started = |ticks: u64| {
+        let before = "0 ".repeat(18);
+        fs::write(thread.join("stat"), format!("40 (qemu) S {before}{ticks} 0\n")).unwrap();
+    };
+    let mut source = StatisticsSource::new(root.path(), std::slice::from_ref(&vm)).with_timeout(LONG);
+    started(vm.start_ticks);
+    assert_eq!(source.read().remove(0).total, counters(&[("exits", 42)]));
+    started(vm.start_ticks + 1);
+    let found = source.read().remove(0);
+    assert_eq!((found.origin, found.total.len()), (None, 0));
+    assert!(found.failures[2].cause.contains("process 40 is another one now"), "{:?}", found.failures);
+}
+
+#[test]
 fn a_source_that_ends_is_replaced() {
     let fake = Fake::qemu(1, qemu_10);
     let mut vm = vm(open());

@@ -1,6 +1,7 @@
 //! Reading VMs, each from the first source that works for it.
 
 use super::{Failure, Found, Missing, Origin, VmStatistics, chain, debugfs, descriptors, query};
+use host::scheduling::ThreadId;
 use host::vms::Vm;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -103,9 +104,20 @@ impl Watched {
 }
 
 fn attempt(origin: Origin, root: &Path, vm: &Vm, timeout: Duration) -> Result<Found, String> {
-    match origin {
+    let found = match origin {
         Origin::Qmp => query::read(root, vm, timeout).map_err(|error| chain(&error)),
         Origin::Descriptors => descriptors::read(vm).map_err(|error| chain(&error)),
         Origin::Debugfs => debugfs::read(root, vm).map_err(|error| chain(&error)),
+    }?;
+    // Asked at last: a process that is there now was there all the time.
+    match is_of_another(root, vm) {
+        true => Err(format!("The VM has ended: process {} is another one now; find the VMs again", vm.pid)),
+        false => Ok(found),
     }
+}
+
+/// Tests whether the VM's number is that of a later process. One that does not tell its start is taken for the VM's.
+fn is_of_another(root: &Path, vm: &Vm) -> bool {
+    let process = ThreadId { pid: vm.pid, tid: vm.pid };
+    process.start_ticks(root).is_some_and(|start_ticks| start_ticks != vm.start_ticks)
 }
