@@ -19,11 +19,12 @@ pub fn xentrace_program() -> PathBuf {
 
 fn program_below(versions: &Path) -> PathBuf {
     let entries = std::fs::read_dir(versions).into_iter().flatten().flatten();
-    let programs = entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("xen-4"))
-        .map(|entry| entry.path().join("bin").join(PROGRAM))
-        .filter(|program| program.is_file());
-    programs.max().unwrap_or_else(|| PathBuf::from(PROGRAM))
+    let programs = entries.filter_map(|entry| {
+        let minor = entry.file_name().to_str()?.strip_prefix("xen-4.")?.parse::<u32>().ok()?;
+        let program = entry.path().join("bin").join(PROGRAM);
+        program.is_file().then_some((minor, program))
+    });
+    programs.max().map_or_else(|| PathBuf::from(PROGRAM), |(_, program)| program)
 }
 
 /// xentrace at work, and what becomes of its records: `T` is what the reader gives in the end.
@@ -96,7 +97,7 @@ mod tests {
     fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(program_below(folder.path()), Path::new("xentrace"));
-        for version in ["xen-4.17", "xen-4.20", "xen-common"] {
+        for version in ["xen-4.8", "xen-4.17", "xen-4.20", "xen-common"] {
             let bin = folder.path().join(version).join("bin");
             std::fs::create_dir_all(&bin).unwrap();
             std::fs::write(bin.join(PROGRAM), "").unwrap();
