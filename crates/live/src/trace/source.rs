@@ -27,6 +27,8 @@ pub(crate) struct Source {
     cpus: BTreeMap<u32, Watched>,
     /// Counts of CPUs that went away, by tracepoint.
     gone: Vec<u64>,
+    /// CPUs that are online and cannot be watched.
+    refused: BTreeSet<u32>,
     enabled: bool,
 }
 
@@ -51,7 +53,8 @@ impl Source {
     /// [`Error::OnCpu`].
     pub(crate) fn open(tracepoints: Vec<Tracepoint>, cpus: &BTreeSet<u32>) -> Result<Self, Error> {
         let gone = vec![0; tracepoints.len()];
-        let mut source = Self { tracepoints, cpus: BTreeMap::new(), gone, enabled: false };
+        let mut source =
+            Self { tracepoints, cpus: BTreeMap::new(), gone, refused: BTreeSet::new(), enabled: false };
         for &cpu in cpus {
             match watch(&source.tracepoints, cpu) {
                 Ok(watched) => drop(source.cpus.insert(cpu, watched)),
@@ -98,6 +101,7 @@ impl Source {
             self.gone.iter_mut().zip(watched.counts()).for_each(|(sum, count)| *sum += count);
             debug!(cpu, "went offline");
         }
+        self.refused.retain(|cpu| online.contains(cpu));
         for &cpu in online {
             if self.cpus.contains_key(&cpu) {
                 continue;
@@ -111,13 +115,16 @@ impl Source {
             match watched {
                 Ok(watched) => {
                     debug!(cpu, "came online");
+                    self.refused.remove(&cpu);
                     self.cpus.insert(cpu, watched);
                 }
                 Err(Error::OnCpu { source, .. }) if is_offline(&source) => {}
-                Err(error) => warn!(
+                // It is tried again each time.
+                Err(error) if self.refused.insert(cpu) => warn!(
                     "{error}: {}",
                     std::error::Error::source(&error).map_or_else(String::new, ToString::to_string)
                 ),
+                Err(_) => {}
             }
         }
         last
@@ -191,4 +198,47 @@ fn failed(action: &'static str, event: &str, cpu: u32, source: io::Error) -> Err
 
 fn is_offline(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tracing::span::{Attributes, Id, Record};
+
+    /// Counts warnings.
+    struct Warnings(Arc<AtomicU32>);
+
+    impl tracing::Subscriber for Warnings {
+        fn enabled(&self, about: &tracing::Metadata<'_>) -> bool {
+            *about.level() == tracing::Level::WARN
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_cpu_that_cannot_be_watched_is_told_once() {
+        // No kernel has a tracepoint of this number.
+        let none = Tracepoint { id: u16::MAX, name: "none:none".to_owned(), filter: None };
+        let mut source = Source::open(vec![none], &BTreeSet::new()).unwrap();
+        let warnings = Arc::new(AtomicU32::new(0));
+        tracing::subscriber::with_default(Warnings(Arc::clone(&warnings)), || {
+            (0..3).for_each(|_| drop(source.follow(&[0].into())));
+            assert_eq!(warnings.load(Ordering::Relaxed), 1);
+            // It went, and came again.
+            drop(source.follow(&BTreeSet::new()));
+            drop(source.follow(&[0].into()));
+        });
+        assert_eq!(warnings.load(Ordering::Relaxed), 2);
+    }
 }
