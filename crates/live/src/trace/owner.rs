@@ -22,12 +22,15 @@ pub struct Owner {
 fn owner(root: &Path, pid: i32) -> Option<Owner> {
     let process = |pid: i32| std::fs::read(root.join(format!("proc/{pid}/comm"))).ok().map(text);
     let own = process(pid)?;
-    // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner.
-    let (pid, own) = match own.strip_prefix("vhost-").and_then(|owner| owner.parse().ok()) {
-        Some(owner) => (owner, process(owner)?),
-        None => (pid, own),
+    let (pid, own, (vm, management)) = match host::vms::names_of(root, pid) {
+        Some(names) => (pid, own, names),
+        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. Processes can take such
+        // a name as well.
+        None => {
+            let owner = own.strip_prefix("vhost-")?.parse().ok()?;
+            (owner, process(owner)?, host::vms::names_of(root, owner)?)
+        }
     };
-    let (vm, management) = host::vms::names_of(root, pid)?;
     let management = Box::new(management);
     Some(Owner { pid, vm, process: own, management })
 }
@@ -102,6 +105,10 @@ mod tests {
         assert_eq!(owners.of(7, 0), Some(web.clone()));
         assert_eq!(owners.of(8, 0), Some(web.clone()));
         assert_eq!([9, 10, 0, -1].map(|pid| owners.of(pid, 0)), [None, None, None, None]);
+        // One that calls itself the worker of another.
+        process(root.path(), 11, "vhost-7", "qemu -name other");
+        let other = owners.of(11, 0).unwrap();
+        assert_eq!((other.pid, other.vm.as_deref()), (11, Some("other")));
 
         fs::remove_dir_all(root.path().join("proc/7")).unwrap();
         assert_eq!(owners.of(7, 2 * HOLDS_NS), Some(web));
