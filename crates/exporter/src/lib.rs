@@ -4,11 +4,13 @@
 //! Names, units and types follow the OpenMetrics 1.0 specification. State sets, which `prometheus-client` does not write,
 //! are gauges with a label for the state, one of which is 1.
 
+mod highest;
 mod io_workers;
 mod metrics;
 mod serve;
 mod totals;
 
+pub use highest::Highest;
 pub use io_workers::IoWorkers;
 pub use metrics::{HaltPolling, Host, OwnCost, State, VmHost, text};
 pub use serve::{CONTENT_TYPE, Error, Listener, serve};

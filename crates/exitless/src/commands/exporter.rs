@@ -14,7 +14,7 @@ use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
-use exporter::{HaltPolling, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
+use exporter::{HaltPolling, Highest, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
 use files::{Missing, Replacement};
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Management, Vm, Vmm, Vms};
@@ -134,7 +134,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         move || ask_daemon(&daemon, &socket, &stop)
     })?;
     let wanted = arguments.watch.wanted().to_vec();
-    let mut collection = Collection { collector, wanted, totals: Arc::default(), judged, daemon };
+    let (totals, highest) = (Arc::default(), Highest::default());
+    let mut collection = Collection { collector, wanted, totals, highest, judged, daemon };
     let served = exporter::serve(listener, move || exporter::text(collection.collect()), &stop);
     file.iter().for_each(SocketFile::remove);
     served?;
@@ -248,6 +249,7 @@ struct Collection {
     collector: Collector,
     wanted: Vec<String>,
     totals: Arc<Totals>,
+    highest: Highest,
     judged: Arc<Mutex<Judged>>,
     daemon: Arc<Daemon>,
 }
@@ -271,9 +273,11 @@ impl Collection {
             let state = judged.states.get(&vm.pid).cloned();
             Some((identity(vm)?, facts(vm, state)))
         });
+        let mut vms: BTreeMap<VmIdentity, VmHost> = vms.collect();
+        self.highest.raise(&mut vms);
         Host {
             totals: Arc::clone(&self.totals),
-            vms: vms.collect(),
+            vms,
             io_workers: self.io_workers(),
             findings: judged.findings,
             own: own_cost(began),

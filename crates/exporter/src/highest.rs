@@ -1,0 +1,99 @@
+//! Counters of VMs that never go back.
+
+use std::collections::BTreeMap;
+
+use crate::metrics::{HaltPolling, VmHost};
+use crate::totals::VmIdentity;
+
+/// The highest counters so far of each running VM.
+///
+/// To Prometheus, a counter that went back has begun anew, and its whole value is growth. Those of a VM go back when a vCPU
+/// is unplugged, for they are sums; and failed polls do, as the difference of two numbers that are not read at one moment.
+#[derive(Debug, Default)]
+pub struct Highest {
+    vms: BTreeMap<VmIdentity, Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    ran_ns: u64,
+    waited_ns: u64,
+    successful: u64,
+    failed: u64,
+    success_ns: u64,
+    fail_ns: u64,
+}
+
+impl Highest {
+    /// Raises counters of `vms` to what they were, where they went back. VMs that are not among them are forgotten.
+    pub fn raise(&mut self, vms: &mut BTreeMap<VmIdentity, VmHost>) {
+        self.vms.retain(|vm, _| vms.contains_key(vm));
+        for (vm, facts) in vms {
+            let highest = self.vms.entry(vm.clone()).or_default();
+            raise(&mut facts.ran_ns, &mut highest.ran_ns);
+            raise(&mut facts.waited_ns, &mut highest.waited_ns);
+            let Some(polling) = &mut facts.halt_polling else { continue };
+            let HaltPolling { attempted, successful, success_ns, fail_ns } = polling;
+            let mut failed = attempted.saturating_sub(*successful);
+            raise(&mut failed, &mut highest.failed);
+            raise(successful, &mut highest.successful);
+            raise(success_ns, &mut highest.success_ns);
+            raise(fail_ns, &mut highest.fail_ns);
+            *attempted = successful.saturating_add(failed);
+        }
+    }
+}
+
+fn raise(counter: &mut u64, highest: &mut u64) {
+    *highest = (*highest).max(*counter);
+    *counter = *highest;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(start_ticks: u64, ran_ns: u64, polling: Option<[u64; 2]>) -> BTreeMap<VmIdentity, VmHost> {
+        let polling = polling.map(|[attempted, successful]| HaltPolling {
+            attempted,
+            successful,
+            ..HaltPolling::default()
+        });
+        let facts = VmHost {
+            vmm: "qemu",
+            names: Vec::new(),
+            vcpus: 1,
+            ran_ns,
+            waited_ns: ran_ns / 2,
+            halt_polling: polling,
+            state: None,
+        };
+        [(VmIdentity { name: "web".to_owned(), process: 7, start_ticks }, facts)].into()
+    }
+
+    /// What is told of the VM: its times, and its polls that were successful and that failed.
+    fn told(highest: &mut Highest, mut vms: BTreeMap<VmIdentity, VmHost>) -> (u64, u64, Option<[u64; 2]>) {
+        highest.raise(&mut vms);
+        let facts = vms.into_values().next().unwrap();
+        let polling = facts.halt_polling.map(|of| [of.successful, of.attempted - of.successful]);
+        (facts.ran_ns, facts.waited_ns, polling)
+    }
+
+    #[test]
+    fn a_vm_with_fewer_vcpus_or_numbers_of_two_moments_does_not_go_back() {
+        let mut highest = Highest::default();
+        assert_eq!(told(&mut highest, one(1, 100, Some([100, 90]))), (100, 50, Some([90, 10])));
+        // A vCPU is gone, and a poll was successful between the readings of both numbers.
+        assert_eq!(told(&mut highest, one(1, 60, Some([100, 91]))), (100, 50, Some([91, 10])));
+        assert_eq!(told(&mut highest, one(1, 70, None)), (100, 50, None));
+        assert_eq!(told(&mut highest, one(1, 120, Some([102, 91]))), (120, 60, Some([91, 11])));
+    }
+
+    #[test]
+    fn a_vm_with_the_number_of_one_that_ended_begins_anew() {
+        let mut highest = Highest::default();
+        told(&mut highest, one(1, 100, Some([100, 90])));
+        assert_eq!(told(&mut highest, one(2, 5, Some([3, 1]))), (5, 2, Some([1, 2])));
+        assert_eq!(highest.vms.len(), 1);
+    }
+}
