@@ -1,6 +1,6 @@
 //! `exitless exporter`: exits, states and findings of this host for Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -200,8 +200,10 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
 fn running(wanted: &[String]) -> Vms {
     let mut found = Vms::discover(Path::new(HOST)).unwrap_or_default();
     if !wanted.is_empty() {
-        let chosen = found.select(wanted).map(|vms| vms.into_iter().cloned().collect());
-        found.vms = chosen.unwrap_or_default();
+        // One by one: those that have ended take none of the others with them.
+        let chosen = wanted.iter().filter_map(|one| found.select(std::slice::from_ref(one)).ok());
+        let chosen: BTreeSet<i32> = chosen.flatten().map(|vm| vm.pid).collect();
+        found.vms.retain(|vm| chosen.contains(&vm.pid));
     }
     found
 }
