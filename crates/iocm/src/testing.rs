@@ -6,6 +6,8 @@ mod daemon;
 mod driver;
 mod front_end;
 mod memory_file;
+#[cfg(test)]
+mod mounted_file;
 mod net;
 mod one_worker;
 mod panics;
@@ -16,6 +18,8 @@ pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use memory_file::{attributes_of_one_file, memory_file};
+#[cfg(test)]
+pub(crate) use mounted_file::MountedFile;
 pub use net::NetDriver;
 pub use one_worker::OneWorker;
 #[cfg(debug_assertions)]

@@ -74,7 +74,6 @@ pub fn restore(root: &Path, actions: &mut impl Actions, how: Restore) -> Result<
             .or_else(|| waits_for_later(&changes, &entry))
             .map_or_else(|| undo::undo_recorded(&journal, actions, &entry, how.force), Ok)
             .unwrap_or_else(|error| Outcome::Failed { why: told(&error) });
-        left |= outcome.left();
         let settled = outcome.settled().filter(|_| undo::forget(&entry, left));
         let outcome = match settled.map_or(Ok(()), |word| journal.undone(&entry, word)) {
             Ok(()) => outcome,

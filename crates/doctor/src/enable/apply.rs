@@ -79,12 +79,13 @@ fn make<A: Actions>(
     let mut outcome = StepOutcome::AlreadySo;
     for change in &step.changes {
         // Another exitless, or anybody, may have changed the file since the plan was made.
-        let made_so = match change {
-            Change::File { path, .. } if step.found.contains_key(path) => {
-                let old = step.found.get(path).and_then(Option::as_ref);
-                changes.make_from(old, change.clone(), Lasting::UntilRestored)
-            }
-            _ => changes.make(change.clone(), Lasting::UntilRestored),
+        let found = match change {
+            Change::File { path, .. } => step.found.get(path),
+            _ => None,
+        };
+        let made_so = match found {
+            Some(old) => changes.make_from(old.as_ref(), change.clone(), Lasting::UntilRestored),
+            None => changes.make(change.clone(), Lasting::UntilRestored),
         };
         let so_far = match made_so {
             Ok(Made::AlreadySo) => Ok(()),

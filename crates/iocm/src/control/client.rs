@@ -17,6 +17,7 @@ const LONGEST: usize = 64 << 20;
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    /// The longest time for an answer.
     limit: Option<Duration>,
 }
 
@@ -69,33 +70,23 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None })
     }
 
-    /// Connects to a daemon, and waits no longer than this for that, and later for each answer.
+    /// Connects to a daemon, and waits no longer than this for that, and later for each answer, in however many parts it
+    /// comes.
     ///
     /// # Errors
     /// [`ClientError::Unreachable`].
     pub fn connect_within(path: &Path, time: Duration) -> Result<Self, ClientError> {
         let connect = || -> io::Result<UnixStream> {
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            // A daemon that takes no connections lets the next one wait when there are some (unix(7), listen(2)).
+            // For the connection and for requests. A daemon that takes no connections lets the next one wait when there are
+            // some (unix(7), listen(2)).
             set_socket_timeout(&socket, Timeout::Send, Some(time))?;
             rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
             Ok(socket.into())
         };
         let stream =
             connect().map_err(|source| ClientError::Unreachable { path: path.to_owned(), source })?;
-        let mut client = Self { path: path.to_owned(), stream: BufReader::new(stream), limit: None };
-        client.limit(time)?;
-        Ok(client)
-    }
-
-    /// Waits for an answer no longer than this, in however many parts it comes.
-    ///
-    /// # Errors
-    /// [`ClientError::NoAnswer`].
-    pub fn limit(&mut self, time: Duration) -> Result<(), ClientError> {
-        self.limit = Some(time);
-        let limited = self.stream.get_ref().set_write_timeout(Some(time));
-        limited.map_err(|source| ClientError::NoAnswer { path: self.path.clone(), source })
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), limit: Some(time) })
     }
 
     /// Sends a request, and waits for its answer.

@@ -1,12 +1,7 @@
 use super::*;
 use crate::ring::RingFeatures;
-use crate::testing::{BlockDriver, FrontEnd, attributes_of_one_file};
-use fuser::{
-    Errno, FileHandle, Filesystem, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, Request, Session, SessionACL,
-};
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
-use std::os::fd::AsRawFd as _;
+use crate::testing::{BlockDriver, FrontEnd, MountedFile, attributes_of_one_file};
+use fuser::{Errno, FileHandle, Filesystem, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, Request};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -82,21 +77,11 @@ impl Filesystem for Silent {
 #[test]
 fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = directory.path().join("disk");
-    std::fs::write(&disk, "").unwrap();
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
-    let mounted = device.and_then(|device| {
-        let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
-        let options = std::ffi::CString::new(options).unwrap();
-        rustix::mount::mount("disk", &disk, "fuse", MountFlags::empty(), options.as_c_str()).map(|()| device)
-    });
-    let Ok(device) = mounted else {
+    let (answers, waits) = channel();
+    let Some(disk) = MountedFile::new(Silent(Arc::new(Mutex::new(waits)))) else {
         println!("not tested: only root can mount a disk that does not open");
         return;
     };
-    let (answers, waits) = channel();
-    let silent = Silent(Arc::new(Mutex::new(waits)));
-    Session::from_fd(silent, device, SessionACL::All, fuser::Config::default()).unwrap().spawn().unwrap();
     let daemon = Arc::new(Daemon::start(&config(directory.path(), "per-device")).unwrap());
     let (told, heard) = channel();
     let add = |name: &str, path: Option<&std::path::Path>| {
@@ -107,7 +92,7 @@ fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
         let (told, daemon) = (told.clone(), Arc::clone(&daemon));
         std::thread::spawn(move || told.send(daemon.add_device(&config)));
     };
-    add("silent", Some(&disk));
+    add("silent", Some(disk.path()));
     std::thread::sleep(Duration::from_millis(100));
     add("other", None);
     let limit = Duration::from_secs(10);
@@ -116,7 +101,6 @@ fn a_disk_that_does_not_open_keeps_no_other_device_from_being_added() {
     let again = heard.recv_timeout(limit).map(Result::err);
     drop(answers);
     let opened = heard.recv_timeout(limit).map(Result::err);
-    let _ = rustix::mount::unmount(&disk, UnmountFlags::DETACH);
     assert_eq!(number, Ok(Some(3)));
     assert!(matches!(again, Ok(Some(DaemonError::Exists(_)))), "its name is taken: {again:?}");
     assert!(matches!(opened, Ok(Some(DaemonError::Storage { .. }))), "{opened:?}");

@@ -1,14 +1,11 @@
 //! Disks of the host with a bad block, for which the kernel says EIO, and without an answer.
 
 use super::*;
-use crate::testing::attributes_of_one_file;
+use crate::testing::{MountedFile, attributes_of_one_file};
 use fuser::{
-    Config, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEmpty, ReplyOpen, ReplyWrite, Request, Session, SessionACL, WriteFlags,
+    Errno, FileHandle, Filesystem, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData,
+    ReplyEmpty, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
-use rustix::fs::{Mode, OFlags};
-use rustix::mount::MountFlags;
-use std::os::fd::AsRawFd as _;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -72,35 +69,13 @@ impl Filesystem for Disk {
     }
 }
 
-/// Takes the file system away.
-struct Mounted(tempfile::NamedTempFile);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-/// `None` where this user may mount nothing.
-fn mounted(system: impl Filesystem) -> Option<Mounted> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
-    let options = std::ffi::CString::new(options).unwrap();
-    rustix::mount::mount("disk", file.path(), "fuse", MountFlags::empty(), options.as_c_str()).ok()?;
-    let mounted = Mounted(file);
-    let session = Session::from_fd(system, device, SessionACL::All, Config::default()).unwrap();
-    session.spawn().unwrap();
-    Some(mounted)
-}
-
 #[test]
 fn a_bad_block_is_an_error_for_the_guest_and_the_others_are_not() {
-    let Some(disk) = mounted(Disk) else {
+    let Some(disk) = MountedFile::new(Disk) else {
         println!("not tested: only root can mount a disk with a bad block");
         return;
     };
-    let path = Some(disk.0.path().to_owned());
+    let path = Some(disk.path().to_owned());
     let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() }).unwrap();
     let routes = Routes::new();
     let worker = worker(&routes, Polling::default());
@@ -160,11 +135,11 @@ impl Filesystem for Silent {
 #[test]
 fn a_disk_that_does_not_answer_holds_no_other() {
     let (answers, waiting) = channel();
-    let Some(disk) = mounted(Silent(Arc::new(Mutex::new(waiting)))) else {
+    let Some(disk) = MountedFile::new(Silent(Arc::new(Mutex::new(waiting)))) else {
         println!("not tested: only root can mount a disk that does not answer");
         return;
     };
-    let path = Some(disk.0.path().to_owned());
+    let path = Some(disk.path().to_owned());
     let device = BlockDevice::open(BlockOptions { path, ..BlockOptions::default() }).unwrap();
     let (_file, other) = super::disk(1 << 20);
     let routes = Routes::new();
