@@ -195,7 +195,9 @@ impl QemuGuest {
             }
         };
         let answer = connected.ask("query-cpus-fast", None).map_err(|error| error.to_string())?;
-        let threads = answer.as_array().into_iter().flatten().filter_map(|cpu| {
+        let cpus: serde_json::Value =
+            serde_json::from_str(answer.get()).map_err(|error| error.to_string())?;
+        let threads = cpus.as_array().into_iter().flatten().filter_map(|cpu| {
             let number = |key| cpu.get(key)?.as_u64();
             Some((number("cpu-index")?, i32::try_from(number("thread-id")?).ok()?))
         });

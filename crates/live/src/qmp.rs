@@ -10,8 +10,10 @@ mod pci;
 
 pub use pci::{PciError, pci_bars};
 
-use connection::Connection;
-use serde_json::{Map, Value, json};
+use connection::{Connection, Message};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -119,8 +121,8 @@ impl Monitor {
             Err(QmpError::Silent { .. }) => return Err(busy()),
             other => other?,
         };
-        let Some(greeting) = greeting.get("QMP") else { return Err(monitor.not_qmp("a greeting")) };
-        monitor.version = version(greeting);
+        let Some(greeting) = greeting.greeting else { return Err(monitor.not_qmp("a greeting")) };
+        monitor.version = version(&greeting);
         monitor.ask("qmp_capabilities", None)?;
         Ok(monitor)
     }
@@ -154,12 +156,12 @@ impl Monitor {
         &self.version
     }
 
-    /// Lets QEMU execute a command, and gives what it returns. Events that come meanwhile are skipped.
+    /// Lets QEMU execute a command, and gives the JSON text of what it returns. Events that come meanwhile are skipped.
     ///
     /// # Errors
     /// [`QmpError::Refused`] when QEMU cannot, [`QmpError::Silent`] when the time is over, and
     /// [`QmpError::Closed`] or [`QmpError::NotQmp`] when the other side leaves or talks nonsense.
-    pub fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, QmpError> {
+    pub fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Box<RawValue>, QmpError> {
         self.asked += 1;
         let mut request = json!({ "execute": command, "id": self.asked });
         if let (Some(arguments), Some(request)) = (arguments, request.as_object_mut()) {
@@ -169,28 +171,30 @@ impl Monitor {
             .send(format!("{request}\r\n").as_bytes())
             .map_err(|source| self.broken(command, source))?;
         loop {
-            let mut message = self.message(command)?;
-            if message.contains_key("event") || message.get("id") != Some(&json!(self.asked)) {
+            let message = self.message(command)?;
+            let is_answer = message.id.is_some_and(|id| id.get().parse() == Ok(self.asked));
+            if message.event.is_some() || !is_answer {
                 continue;
             }
-            if let Some(value) = message.remove("return") {
-                return Ok(value);
+            if let Some(answer) = message.answer {
+                return Ok(answer);
             }
-            let Some(error) = message.get("error") else { return Err(self.not_qmp("`return` or `error`")) };
-            let text = |key| error.get(key).and_then(Value::as_str).unwrap_or("unnamed").to_owned();
+            let Some(error) = message.error else { return Err(self.not_qmp("`return` or `error`")) };
+            let Refusal { class, desc } = serde_json::from_str(error.get()).unwrap_or_default();
+            let unnamed = || "unnamed".to_owned();
             return Err(QmpError::Refused {
                 command: command.to_owned(),
-                class: text("class"),
-                description: text("desc"),
+                class: class.unwrap_or_else(unnamed),
+                description: desc.unwrap_or_else(unnamed),
                 version: self.version.clone(),
             });
         }
     }
 
-    fn message(&mut self, command: &str) -> Result<Map<String, Value>, QmpError> {
+    fn message(&mut self, command: &str) -> Result<Message, QmpError> {
         match self.connection.next() {
-            Some(Ok(Value::Object(message))) => Ok(message),
-            Some(Ok(_)) => Err(self.not_qmp("an object")),
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error)) if error.is_data() => Err(self.not_qmp("an object")),
             Some(Err(error)) if error.is_io() => Err(self.broken(command, error.into())),
             Some(Err(error)) if error.is_eof() => Err(self.closed(command, None)),
             Some(Err(_)) => Err(self.not_qmp("JSON")),
@@ -216,11 +220,37 @@ impl Monitor {
     }
 }
 
-fn version(greeting: &Value) -> String {
-    let number = |part| greeting.pointer(&format!("/version/qemu/{part}")).and_then(Value::as_u64);
-    match (number("major"), number("minor"), number("micro")) {
-        (Some(major), Some(minor), Some(micro)) => format!("{major}.{minor}.{micro}"),
-        _ => "of unknown version".to_owned(),
+/// An error's `class` and `desc`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    class: Option<String>,
+    desc: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Greeting {
+    version: Versions,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    qemu: Version,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    major: u64,
+    minor: u64,
+    micro: u64,
+}
+
+fn version(greeting: &RawValue) -> String {
+    match serde_json::from_str(greeting.get()) {
+        Ok(Greeting { version: Versions { qemu: Version { major, minor, micro } } }) => {
+            format!("{major}.{minor}.{micro}")
+        }
+        Err(_) => "of unknown version".to_owned(),
     }
 }
 

@@ -8,6 +8,10 @@ use std::sync::mpsc;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(80);
 
+fn ask(monitor: &mut Monitor, command: &str, arguments: Option<Value>) -> Value {
+    serde_json::from_str(monitor.ask(command, arguments).unwrap().get()).unwrap()
+}
+
 #[test]
 fn answers_come_through_events() {
     let fake = Fake::qemu(2, |command, arguments| match command {
@@ -18,15 +22,15 @@ fn answers_come_through_events() {
     for _ in 0..2 {
         let mut monitor = Monitor::connect(&fake.path(), LONG).unwrap();
         assert_eq!(monitor.version(), "10.0.13");
-        assert_eq!(monitor.ask("query-status", None).unwrap()["status"], "running");
+        assert_eq!(ask(&mut monitor, "query-status", None)["status"], "running");
         let arguments = json!({ "target": "vm", "text": "\u{fc}\n" });
-        assert_eq!(monitor.ask("echo", Some(arguments.clone())).unwrap(), arguments);
+        assert_eq!(ask(&mut monitor, "echo", Some(arguments.clone())), arguments);
         let error = monitor.ask("query-stats", None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "QEMU 10.0.13 refused `query-stats`: The command has not been found (CommandNotFound)"
         );
-        assert_eq!(monitor.ask("query-status", None).unwrap()["status"], "running");
+        assert_eq!(ask(&mut monitor, "query-status", None)["status"], "running");
     }
     fake.end();
 }
@@ -79,7 +83,7 @@ fn a_full_queue_of_others_does_not_hold_us() {
 #[test]
 fn what_is_no_qmp_is_said_with_its_place() {
     for (text, at) in
-        [("hello\r\n", 0), ("[1, 2]\r\n", 6), ("{\"desc\": 1}\r\n", 11), ("{\"QMP\": {\"a\" 1}}", 0)]
+        [("hello\r\n", 0), ("[1, 2]\r\n", 0), ("{\"desc\": 1}\r\n", 11), ("{\"QMP\": {\"a\" 1}}", 0)]
     {
         let fake = Fake::raw(move |mut stream| {
             stream.write_all(text.as_bytes()).unwrap();
@@ -112,8 +116,35 @@ fn answers_to_others_and_pretty_ones() {
         write!(stream, "{{\"return\": 1, \"id\": 1}}{{\"error\": 1}}{{\"return\": [2], \"id\": 2}}").unwrap();
     });
     let mut monitor = Monitor::connect(&fake.path(), LONG).unwrap();
-    assert_eq!(monitor.ask("query-x", None).unwrap(), json!([2]));
+    assert_eq!(ask(&mut monitor, "query-x", None), json!([2]));
     fake.end();
+}
+
+#[test]
+fn an_answer_takes_no_more_memory_than_its_text() {
+    const OBJECT: &str = "{\"\": 0},";
+    const OBJECTS: usize = 1 << 20;
+    let fake = Fake::raw(|mut stream| {
+        write!(stream, "{GREETING}\r\n{{\"return\": {{}}, \"id\": 1}}").unwrap();
+        write!(stream, "{{\"return\": [{}0], \"id\": 2}}", OBJECT.repeat(OBJECTS)).unwrap();
+        let _ = stream.read(&mut [0; 100]);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let before = most_memory();
+    let answer = Monitor::connect(&fake.path(), LONG).unwrap().ask("query-pci", None).unwrap();
+    assert_eq!(answer.get().len(), OBJECT.len() * OBJECTS + "[0]".len());
+    assert!(serde_json::from_str::<Vec<u8>>(answer.get()).is_err());
+    // The text, as it was sent, as it came in a buffer that doubled, and as it is kept.
+    let taken = most_memory() - before;
+    assert!(taken < 8 * answer.get().len(), "{taken} bytes for {}", answer.get().len());
+    fake.end();
+}
+
+/// The most memory of this process so far, in bytes.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
 #[test]
@@ -133,7 +164,7 @@ fn a_path_longer_than_an_address_works() {
     std::fs::create_dir(&long).unwrap();
     std::fs::rename(fake.path(), long.join("qmp")).unwrap();
     let mut monitor = Monitor::connect(&long.join("qmp"), LONG).unwrap();
-    assert_eq!(monitor.ask("x", None).unwrap(), json!(7));
+    assert_eq!(ask(&mut monitor, "x", None), json!(7));
     drop(monitor);
     fake.end();
 }

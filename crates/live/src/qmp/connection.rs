@@ -1,8 +1,11 @@
-//! A socket that never waits beyond its deadline, and the JSON values that come through it.
+//! A socket that never waits beyond its deadline, and the messages that come through it.
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::de::IoRead;
-use serde_json::{Deserializer, StreamDeserializer, Value};
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, StreamDeserializer};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -15,11 +18,24 @@ use std::time::{Duration, Instant};
 /// So much is taken from one connection at most. Statistics of a vCPU are 4 KiB.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// A message as it comes. What QEMU says of itself stays text until somebody asks for certain fields of it: as JSON values
+/// it would take up to 90 times its length, and a guest may be in control of QEMU.
+#[derive(Deserialize)]
+pub(super) struct Message {
+    #[serde(rename = "QMP")]
+    pub(super) greeting: Option<Box<RawValue>>,
+    pub(super) event: Option<IgnoredAny>,
+    pub(super) id: Option<Box<RawValue>>,
+    #[serde(rename = "return")]
+    pub(super) answer: Option<Box<RawValue>>,
+    pub(super) error: Option<Box<RawValue>>,
+}
+
 /// Messages of the other side.
 pub(super) struct Connection {
     socket: UnixStream,
     deadline: Instant,
-    values: StreamDeserializer<'static, IoRead<BufReader<Limited>>, Value>,
+    values: StreamDeserializer<'static, IoRead<BufReader<Limited>>, Message>,
 }
 
 impl Connection {
@@ -58,12 +74,12 @@ impl Connection {
         self.socket.write_all(bytes)
     }
 
-    /// The next value, or `None` at the end.
-    pub(super) fn next(&mut self) -> Option<serde_json::Result<Value>> {
+    /// The next message, or `None` at the end.
+    pub(super) fn next(&mut self) -> Option<serde_json::Result<Message>> {
         self.values.next()
     }
 
-    /// Bytes of all values so far.
+    /// Bytes of all messages so far.
     pub(super) fn taken(&self) -> u64 {
         self.values.byte_offset() as u64
     }

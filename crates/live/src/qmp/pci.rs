@@ -4,6 +4,7 @@ use super::{Monitor, QmpError};
 use host::pci::Bar;
 use host::vms::{MonitorUse, Vm};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,20 +87,20 @@ pub fn pci_bars(root: &Path, vm: &Vm, timeout: Duration) -> Result<Vec<Bar>, Pci
     let mut failure = PciError::NoMonitor;
     for path in open.filter_map(|one| one.path.as_deref()) {
         match Monitor::of_process(root, vm.pid, path, timeout).and_then(ask) {
-            Ok(answer) => return bars(answer),
+            Ok(answer) => return bars(answer.get()),
             Err(error) => failure = error.into(),
         }
     }
     Err(failure)
 }
 
-fn ask(mut monitor: Monitor) -> Result<serde_json::Value, QmpError> {
+fn ask(mut monitor: Monitor) -> Result<Box<RawValue>, QmpError> {
     monitor.ask("query-pci", None)
 }
 
 /// The regions that have an address, those of bridges' buses too.
-fn bars(answer: serde_json::Value) -> Result<Vec<Bar>, PciError> {
-    let buses: Vec<Bus> = serde_json::from_value(answer)?;
+fn bars(answer: &str) -> Result<Vec<Bar>, PciError> {
+    let buses: Vec<Bus> = serde_json::from_str(answer)?;
     let mut found = Vec::new();
     for bus in &buses {
         of_devices(bus.bus, &bus.devices, DEEPEST, &mut found);

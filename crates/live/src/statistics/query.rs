@@ -5,6 +5,7 @@ use crate::qmp::{Monitor, QmpError};
 use host::vms::{MonitorUse, Vm};
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +62,7 @@ struct StatisticsOf {
 #[derive(Deserialize)]
 struct Statistic {
     name: String,
-    value: serde_json::Value,
+    value: Box<RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -153,7 +154,7 @@ fn answer<T: serde::de::DeserializeOwned>(
         }
         other => other.into(),
     })?;
-    serde_json::from_value(value).map_err(|source| QueryError::Answer { version, command, source })
+    serde_json::from_str(value.get()).map_err(|source| QueryError::Answer { version, command, source })
 }
 
 /// The statistics that only grow, by target and name.
@@ -168,7 +169,7 @@ impl<'a> Growing<'a> {
 
     fn counters(&self, target: &str, statistics: &StatisticsOf) -> Counters {
         let growing = statistics.stats.iter().filter(|one| self.0.contains(&(target, one.name.as_str())));
-        growing.filter_map(|one| Some((one.name.clone(), one.value.as_u64()?))).collect()
+        growing.filter_map(|one| Some((one.name.clone(), one.value.get().parse().ok()?))).collect()
     }
 }
 
