@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 
 /// The obstacle.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,14 @@ pub(super) fn read(vm: &Vm) -> Result<Found, DescriptorError> {
     if open.is_empty() {
         return Err(DescriptorError::None { pid });
     }
+    // A process that is in execve(2) holds whoever takes its descriptors up until it has closed its own, and one on a file
+    // system of its own is closed when it likes.
+    let home = PathBuf::from(format!("/proc/{pid}"));
+    files::look(&home, move || read_each(pid, open))
+        .map_err(|source| DescriptorError::Process { pid, source })?
+}
+
+fn read_each(pid: i32, open: Vec<(u32, i32)>) -> Result<Found, DescriptorError> {
     let none = DescriptorError::None { pid };
     let process = pidfd_open(Pid::from_raw(pid).ok_or(none)?, PidfdFlags::empty())
         .map_err(|source| DescriptorError::Process { pid, source: source.into() })?;
