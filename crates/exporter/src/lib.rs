@@ -7,11 +7,13 @@
 mod highest;
 mod io_workers;
 mod metrics;
+mod named;
 mod serve;
 mod totals;
 
 pub use highest::Highest;
 pub use io_workers::IoWorkers;
 pub use metrics::{HaltPolling, Host, OwnCost, State, VmHost, text};
+pub use named::{Named, Names};
 pub use serve::{CONTENT_TYPE, Error, Listener, serve};
 pub use totals::{OTHER, Totals, VmIdentity, shortened};

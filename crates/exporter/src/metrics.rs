@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType::{self, Counter, Gauge, Histogram, In
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::io_workers::{Device, IoWorkers, Worker};
+use crate::named::Names;
 use crate::totals::{BOUNDS_NS, Totals, VmIdentity};
 
 /// Interrupt virtualization of a VM.
@@ -44,7 +45,7 @@ pub struct VmHost {
     /// Its VMM, in lower case.
     pub vmm: &'static str,
     /// Further names: label and value.
-    pub names: Vec<(&'static str, String)>,
+    pub names: Names,
     /// The number of its vCPUs.
     pub vcpus: usize,
     /// The time on a CPU of its vCPUs' threads, the guest's included.

@@ -14,7 +14,9 @@ use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
-use exporter::{HaltPolling, Highest, Host, IoWorkers, Listener, OwnCost, State, Totals, VmHost, VmIdentity};
+use exporter::{
+    HaltPolling, Highest, Host, IoWorkers, Listener, Named, Names, OwnCost, State, Totals, VmHost, VmIdentity,
+};
 use files::{Missing, Replacement};
 use host::scheduling::{ThreadId, ThreadTimes};
 use host::vms::{Management, Vm, Vmm, Vms};
@@ -39,6 +41,8 @@ const EXAMINATIONS: u32 = 20;
 const IO_WORKERS: Duration = Duration::from_secs(5);
 /// The age at which its last answer is no longer shown.
 const TOO_OLD: Duration = Duration::from_secs(15);
+/// The time that a last judgement has when the exporter is told to end.
+const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Arguments of `exporter`.
 #[derive(Debug, Args)]
@@ -118,30 +122,38 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let stop = interrupt::flag()?;
     let (listener, file) = arguments.listener()?;
+    let served = serve(arguments, listener, &stop);
+    file.iter().for_each(SocketFile::remove);
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Serves until `stop` is set.
+fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let watch = arguments.watch.watch(false)?;
-    let Some(collector) = arguments.watch.attach(&watch, &stop)? else { return Ok(ExitCode::SUCCESS) };
+    let Some(collector) = arguments.watch.attach(&watch, stop)? else { return Ok(()) };
     let judged = Arc::new(Mutex::new(Judged::default()));
     let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({
         let (judged, stop, wanted) =
-            (Arc::clone(&judged), Arc::clone(&stop), arguments.watch.wanted().to_vec());
+            (Arc::clone(&judged), Arc::clone(stop), arguments.watch.wanted().to_vec());
         let features = arguments.node_features.clone();
         move || Judged::keep(&judged, &wanted, features.as_deref(), &stop)
     })?;
     let daemon = Arc::new(Mutex::new(None));
     // It is not waited for: a daemon that does not answer may hold it up.
     std::thread::Builder::new().name("iocm".to_owned()).spawn({
-        let (daemon, stop, socket) = (Arc::clone(&daemon), Arc::clone(&stop), arguments.iocm.clone());
+        let (daemon, stop, socket) = (Arc::clone(&daemon), Arc::clone(stop), arguments.iocm.clone());
         move || ask_daemon(&daemon, &socket, &stop)
     })?;
     let wanted = arguments.watch.wanted().to_vec();
-    let (totals, highest) = (Arc::default(), Highest::default());
-    let mut collection = Collection { collector, wanted, totals, highest, judged, daemon };
-    let served = exporter::serve(listener, move || exporter::text(collection.collect()), &stop);
-    file.iter().for_each(SocketFile::remove);
-    served?;
-    // It ends with the signal; a panic there has said so itself.
-    let _ended = judge.join();
-    Ok(ExitCode::SUCCESS)
+    let (totals, named, highest) = (Arc::default(), Named::default(), Highest::default());
+    let mut collection = Collection { collector, wanted, totals, named, highest, judged, daemon };
+    exporter::serve(listener, move || exporter::text(collection.collect()), stop)?;
+    // It may be writing the file of features. What it looks at can hold it up, so that its end is not waited for for ever.
+    let latest = Instant::now() + LAST_LOOK;
+    while !judge.is_finished() && Instant::now() < latest {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// The facts that take longer than an answer may, found on a thread of their own.
@@ -251,6 +263,7 @@ struct Collection {
     collector: Collector,
     wanted: Vec<String>,
     totals: Arc<Totals>,
+    named: Named,
     highest: Highest,
     judged: Arc<Mutex<Judged>>,
     daemon: Arc<Daemon>,
@@ -260,8 +273,9 @@ impl Collection {
     fn collect(&mut self) -> Host {
         let began = Instant::now();
         let found = running(&self.wanted);
-        let identities: BTreeMap<u32, VmIdentity> =
-            found.vms.iter().filter_map(|vm| Some((u32::try_from(vm.pid).ok()?, identity(vm)?))).collect();
+        let named = found.vms.iter().filter_map(|vm| Some((identity(vm)?, names(&vm.management))));
+        let named = self.named.keep(named);
+        let identities = named.iter().map(|(process, (first, _))| (*process, first.clone())).collect();
         // The last answer is gone, so that this copies nothing.
         let totals = Arc::make_mut(&mut self.totals);
         match self.collector.take() {
@@ -273,7 +287,8 @@ impl Collection {
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
         let vms = found.vms.iter().filter_map(|vm| {
             let state = judged.states.get(&vm.pid).cloned();
-            Some((identity(vm)?, facts(vm, state)))
+            let (first, names) = named.get(&u32::try_from(vm.pid).ok()?)?.clone();
+            Some((first, facts(vm, names, state)))
         });
         let mut vms: BTreeMap<VmIdentity, VmHost> = vms.collect();
         self.highest.raise(&mut vms);
@@ -312,7 +327,7 @@ fn identity(vm: &Vm) -> Option<VmIdentity> {
     Some(VmIdentity::new(&vm.name, u32::try_from(vm.pid).ok()?, vm.start_ticks))
 }
 
-fn facts(vm: &Vm, state: Option<State>) -> VmHost {
+fn facts(vm: &Vm, names: Names, state: Option<State>) -> VmHost {
     let threads = vm.vcpus.iter().filter_map(|vcpu| Some(ThreadId { pid: vm.pid, tid: vcpu.thread? }));
     let times = threads.filter_map(|thread| thread.times(Path::new(HOST)));
     let sum = times.fold(ThreadTimes::default(), |sum, one| ThreadTimes {
@@ -327,7 +342,7 @@ fn facts(vm: &Vm, state: Option<State>) -> VmHost {
             Vmm::Firecracker => "firecracker",
             _ => "other",
         },
-        names: names(&vm.management),
+        names,
         vcpus: vm.vcpus.len(),
         ran_ns: sum.ran_ns,
         waited_ns: sum.waited_ns,
@@ -337,7 +352,7 @@ fn facts(vm: &Vm, state: Option<State>) -> VmHost {
 }
 
 /// The names of a VM in the program that made it, as labels.
-fn names(management: &Management) -> Vec<(&'static str, String)> {
+fn names(management: &Management) -> Names {
     let (namespace, name) = management.namespaced.clone().unzip();
     let known = [
         ("manager", Some(management.manager.name().to_owned())),

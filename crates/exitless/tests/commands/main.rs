@@ -15,6 +15,7 @@ mod examples;
 mod examples_run;
 mod experiment_report;
 mod experiment_run;
+mod exporter;
 mod floors;
 mod fuzz_targets;
 mod golden_files;

@@ -1,0 +1,69 @@
+//! VMs by the names that they had first.
+
+use std::collections::BTreeMap;
+
+use crate::totals::VmIdentity;
+
+/// Further names of a VM: label and value.
+pub type Names = Vec<(&'static str, String)>;
+
+/// The running VMs, each by the names by which it was first seen.
+///
+/// A VM's names are read from what its process says of itself, which it can change at any time. A process with another name
+/// at each answer would make a new series in Prometheus each time.
+#[derive(Debug, Default)]
+pub struct Named {
+    vms: BTreeMap<u32, (VmIdentity, Names)>,
+}
+
+impl Named {
+    /// The VMs by process, with their first names. VMs that are not among `running` are forgotten. Further names may come
+    /// later than the VM: they stay as they were when there were any.
+    pub fn keep(
+        &mut self,
+        running: impl IntoIterator<Item = (VmIdentity, Names)>,
+    ) -> &BTreeMap<u32, (VmIdentity, Names)> {
+        let mut before = std::mem::take(&mut self.vms);
+        for (now, names) in running {
+            let first = before.remove(&now.process).filter(|(first, _)| first.start_ticks == now.start_ticks);
+            let process = now.process;
+            let kept = match first {
+                Some((first, names)) if !names.is_empty() => (first, names),
+                Some((first, _)) => (first, names),
+                None => (now, names),
+            };
+            self.vms.insert(process, kept);
+        }
+        &self.vms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_changes_its_names_keeps_the_first_ones() {
+        let mut named = Named::default();
+        let uuid = |uuid: &str| vec![("uuid", uuid.to_owned())];
+        let mut said = |name: &str, start, names: Names| {
+            let all = named.keep([(VmIdentity::new(name, 7, start), names)]);
+            let (identity, names) = &all[&7];
+            (identity.name.clone(), names.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>())
+        };
+        let of = |name: &str, names: &[&str]| {
+            (name.to_owned(), names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(said("web", 1, Vec::new()), of("web", &[]));
+        assert_eq!(said("web", 1, uuid("a")), of("web", &["a"]), "names that came later");
+        assert_eq!(said("other", 1, uuid("b")), of("web", &["a"]));
+        assert_eq!(said("other", 1, Vec::new()), of("web", &["a"]));
+        assert_eq!(said("other", 2, uuid("b")), of("other", &["b"]), "another process");
+        assert!(named.keep([]).is_empty());
+        assert_eq!(
+            named.keep([(VmIdentity::new("new", 7, 2), Vec::new())])[&7].0.name,
+            "new",
+            "it was forgotten"
+        );
+    }
+}
