@@ -26,13 +26,8 @@ impl Named {
         let mut before = std::mem::take(&mut self.vms);
         for (now, names) in running {
             let first = before.remove(&now.process).filter(|(first, _)| first.start_ticks == now.start_ticks);
-            let process = now.process;
-            let kept = match first {
-                Some((first, names)) if !names.is_empty() => (first, names),
-                Some((first, _)) => (first, names),
-                None => (now, names),
-            };
-            self.vms.insert(process, kept);
+            let (first, had) = first.unwrap_or((now, Vec::new()));
+            self.vms.insert(first.process, (first, if had.is_empty() { names } else { had }));
         }
         &self.vms
     }
