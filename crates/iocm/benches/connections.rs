@@ -1,14 +1,14 @@
-//! Messages of 100,000 TCP connections through six MQTT brokers, by shared I/O workers: the load of the IOcm article with
-//! six VMs, without an emulator.
+//! Messages of 100,000 TCP connections through MQTT brokers, by shared I/O workers: the loads of the IOcm article, six VMs
+//! with a queue pair each and one with eight, without an emulator.
 //!
 //! `cargo bench -p iocm --bench connections [-- ROUNDS | few] [PART]...`, as root, with mosquitto: a PART of the names of
-//! what carries the packets leaves out the others, and `few` only tests, with 600 connections. A guest is a network
-//! namespace, whose TCP/IP is this kernel's, with a broker and a vhost-user front-end; the clients of each broker are in
-//! another such namespace. All twelve are ports of one switch of this daemon, or of the kernel's bridge, which has no
-//! back-end and no front-ends. Messages begin when all connections are open. Latencies count from the moment at which a
-//! message was due, and are those of the worst guest. `IOCM_BENCH_RATES=10000,30000` are other rates,
-//! `IOCM_BENCH_SECONDS` is the duration of each, and `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor is used.
-//! All samples are kept.
+//! the guests (`six`, `large`) or of what carries the packets leaves out the others, and `few` only tests, with 600
+//! connections. A guest is a network namespace, whose TCP/IP is this kernel's, with a vhost-user front-end and a broker for
+//! each queue pair; the clients of its brokers are in another such namespace. All are ports of one switch of this daemon, or
+//! of the kernel's bridge, which has no back-end and no front-ends. Messages begin when all connections are open. Latencies
+//! count from the moment at which a message was due, and are those of the worst broker. `IOCM_BENCH_RATES=10000,30000` are
+//! other rates, `IOCM_BENCH_SECONDS` is the duration of each, and `IOCM_BENCH_EXITLESS` names the `exitless` whose monitor
+//! is used. All samples are kept.
 
 mod common;
 
@@ -37,9 +37,9 @@ pub(crate) const SERVE: &str = "IOCM_BENCH_SERVE";
 const PUBLISH: &str = "IOCM_BENCH_PUBLISH";
 const RATES: &str = "IOCM_BENCH_RATES";
 const SECONDS: &str = "IOCM_BENCH_SECONDS";
-const GUESTS: u32 = 6;
+/// Subscribers of each broker.
 const SUBSCRIBERS: u32 = 4;
-/// A broker's ports: one for each 12,000 connections, for which the kernel finds a free port quickly.
+/// The ports of a guest's first broker: one for each 12,000 connections, for which the kernel finds a free port quickly.
 const PORTS: [u16; 2] = [1883, 2883];
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -66,8 +66,43 @@ impl Drop for Running {
     }
 }
 
+/// The article's guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guests {
+    Six,
+    Large,
+}
+
+impl Guests {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Six => "six guests",
+            Self::Large => "one large guest",
+        }
+    }
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::Six => 6,
+            Self::Large => 1,
+        }
+    }
+
+    /// Queue pairs of each guest, and its brokers, which have one thread.
+    const fn pairs(self) -> u16 {
+        match self {
+            Self::Six => 1,
+            Self::Large => 8,
+        }
+    }
+
+    const fn brokers(self) -> u32 {
+        self.number() * self.pairs() as u32
+    }
+}
+
 struct Plan {
-    /// Connections of each guest.
+    /// Publishers of all brokers.
     connections: u32,
     /// Messages a second of all guests.
     rates: Vec<u32>,
@@ -79,13 +114,13 @@ struct Plan {
 impl Plan {
     fn new() -> Outcome<Self> {
         if std::env::args().any(|argument| argument == "few") {
-            return Ok(Self { connections: 100, rates: vec![600], seconds: 2, rounds: 1, is_test: true });
+            return Ok(Self { connections: 600, rates: vec![600], seconds: 2, rounds: 1, is_test: true });
         }
         let rates = std::env::var(RATES).unwrap_or_else(|_| "20000,40000,60000,80000".to_owned());
         let rates = rates.split(',').map(str::parse).collect::<Result<_, _>>();
         let seconds = std::env::var(SECONDS).ok().map_or(Ok(10), |seconds| seconds.parse());
         Ok(Self {
-            connections: 100_000_u32.div_ceil(GUESTS),
+            connections: 100_000,
             rates: rates.map_err(|error| format!("{RATES} is not like 20000,40000: {error}"))?,
             seconds: seconds.map_err(|error| format!("{SECONDS} is not a number of seconds: {error}"))?,
             rounds: rounds(),
@@ -93,10 +128,15 @@ impl Plan {
         })
     }
 
+    /// Publishers of each broker.
+    const fn connections_of_each(&self, guests: Guests) -> u32 {
+        self.connections.div_ceil(guests.brokers())
+    }
+
     /// What this machine lacks.
     fn missing(&self) -> Option<String> {
         let runs = |program: &str| Command::new(program).arg("--help").output().is_ok();
-        let files = self.connections + 200;
+        let files = self.connections_of_each(Guests::Six) + 200;
         let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
             text.split_once("MemAvailable:")?.1.split_whitespace().next()?.parse::<u64>().ok()
         });
@@ -146,29 +186,28 @@ fn main() -> Outcome<()> {
         carriers.retain(|carrier| *carrier != Carrier::Monitor);
     }
     keep_chosen(&mut carriers, |carrier| carrier.name().to_owned());
+    let mut shapes = vec![Guests::Six, Guests::Large];
+    keep_chosen(&mut shapes, |guests| guests.name().to_owned());
     // Sockets have short paths, from the folder that is kept.
     let kept = kept()?;
     std::env::set_current_dir(&kept)?;
     let mut samples = OpenOptions::new().append(true).create(true).open("samples.jsonl")?;
     let (mut results, mut failed) = (Vec::new(), 0);
-    println!(
-        "{} connections, samples in {}",
-        GUESTS * plan.connections,
-        kept.join("samples.jsonl").display()
-    );
-    for &rate in &plan.rates {
-        println!("\n{rate} messages a second");
+    println!("{} connections, samples in {}", plan.connections, kept.join("samples.jsonl").display());
+    for (guests, &rate) in shapes.iter().flat_map(|guests| plan.rates.iter().map(move |rate| (*guests, rate)))
+    {
+        println!("\n{rate} messages a second, {}", guests.name());
         println!("{TITLES}");
         for round in 1..=plan.rounds {
             carriers.reverse();
             for &carrier in &carriers {
                 let name = format!("{} ({round})", carrier.name());
-                match measure(carrier, rate, &plan) {
+                match measure(carrier, guests, rate, &plan) {
                     Ok(seen) => {
                         println!("{name:<28} {}  {:>5}", seen.line(), busy());
-                        writeln!(samples, "{}", seen.json(carrier, rate, round))?;
-                        failed += u32::from(!seen.is_whole(&plan));
-                        results.push((carrier, rate, seen.attained()));
+                        writeln!(samples, "{}", seen.json(carrier, guests, rate, round))?;
+                        failed += u32::from(!seen.is_whole(guests, &plan));
+                        results.push(((guests, carrier, rate), seen.attained()));
                     }
                     Err(error) => {
                         println!("{name:<28} failed: {error}");
@@ -178,7 +217,9 @@ fn main() -> Outcome<()> {
             }
         }
     }
-    print(&carriers, &plan.rates, &results);
+    for guests in shapes {
+        print(guests, &carriers, &plan.rates, &results);
+    }
     match failed {
         0 => Ok(()),
         _ => Err(format!("{failed} measurements failed, or lost connections or messages").into()),
@@ -198,9 +239,9 @@ fn kept() -> Outcome<PathBuf> {
 const TITLES: &str = "                               attained      %   p50 ms   p99 ms     lost  failed \
     connected  back-end front-ends brokers clients   load";
 
-/// A measurement of all guests.
+/// A measurement of all brokers.
 struct Seen {
-    guests: Vec<LoadResult>,
+    brokers: Vec<LoadResult>,
     /// Open connections of the clients just before the last message was due.
     connected: u64,
     /// Shares of a CPU while messages were due: the back-end, the front-ends, the brokers and their clients.
@@ -210,7 +251,7 @@ struct Seen {
 
 impl Seen {
     fn sum(&self, of: impl Fn(&LoadResult) -> f64) -> f64 {
-        self.guests.iter().map(of).sum()
+        self.brokers.iter().map(of).sum()
     }
 
     /// Messages that were delivered, a second.
@@ -218,28 +259,28 @@ impl Seen {
         self.sum(LoadResult::attained_rate)
     }
 
-    /// A latency of the worst guest, milliseconds.
+    /// A latency of the worst broker, milliseconds.
     fn worst(&self, of: impl Fn(&load::Latency) -> f64) -> f64 {
-        self.guests.iter().filter_map(|guest| guest.latency.as_ref()).map(of).fold(0.0, f64::max) * 1e3
+        self.brokers.iter().filter_map(|broker| broker.latency.as_ref()).map(of).fold(0.0, f64::max) * 1e3
     }
 
     fn failed(&self) -> f64 {
-        self.sum(|guest| guest.failed_connections.into())
+        self.sum(|broker| broker.failed_connections.into())
     }
 
     /// Tests whether all connections stayed open, and in a test all messages came.
-    fn is_whole(&self, plan: &Plan) -> bool {
-        let wanted = u64::from(GUESTS * (plan.connections + SUBSCRIBERS));
-        let lost = self.sum(|guest| guest.lost as f64);
+    fn is_whole(&self, guests: Guests, plan: &Plan) -> bool {
+        let wanted = u64::from(guests.brokers() * (plan.connections_of_each(guests) + SUBSCRIBERS));
+        let lost = self.sum(|broker| broker.lost as f64);
         self.failed() == 0.0 && self.connected >= wanted && (lost == 0.0 || !plan.is_test)
     }
 
     fn line(&self) -> String {
         let [back, front, brokers, clients] = self.cpu.map(|share| format!("{:.0}%", share * 100.0));
         let attained = self.attained();
-        let share = 100.0 * attained / self.sum(|guest| guest.requested_rate);
+        let share = 100.0 * attained / self.sum(|broker| broker.requested_rate);
         let (p50, p99) = (self.worst(|latency| latency.p50), self.worst(|latency| latency.p99));
-        let (lost, failed) = (self.sum(|guest| guest.lost as f64), self.failed());
+        let (lost, failed) = (self.sum(|broker| broker.lost as f64), self.failed());
         let Self { connected, workers, .. } = self;
         format!(
             "{attained:>10.0} {share:>6.1} {p50:>8.1} {p99:>8.1} {lost:>8.0} {failed:>7.0} {connected:>9} \
@@ -247,11 +288,12 @@ impl Seen {
         )
     }
 
-    fn json(&self, carrier: Carrier, rate: u32, round: u32) -> serde_json::Value {
+    fn json(&self, carrier: Carrier, guests: Guests, rate: u32, round: u32) -> serde_json::Value {
         let [back_end, front_ends, brokers, clients] = self.cpu;
         serde_json::json!({
-            "carrier": carrier.name(), "requested": rate, "round": round, "attained": self.attained(),
-            "connected": self.connected, "workers": self.workers, "load": busy(), "guests": self.guests,
+            "guests": guests.name(), "carrier": carrier.name(), "requested": rate, "round": round,
+            "attained": self.attained(), "connected": self.connected, "workers": self.workers, "load": busy(),
+            "brokers": self.brokers,
             "cpu": { "back_end": back_end, "front_ends": front_ends, "brokers": brokers, "clients": clients },
         })
     }
@@ -264,9 +306,9 @@ struct Clients {
 }
 
 impl Clients {
-    fn start(namespace: &Namespace, guest: u32, rate: f64, plan: &Plan) -> Outcome<Self> {
+    fn start(namespace: &Namespace, broker: &str, connections: u32, rate: f64, plan: &Plan) -> Outcome<Self> {
         let mut command = namespace.command(std::env::current_exe()?);
-        command.env(PUBLISH, "").args([address(guest), plan.connections.to_string(), rate.to_string()]);
+        command.env(PUBLISH, "").args([broker, &connections.to_string(), &rate.to_string()]);
         command.arg(plan.seconds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Running(command.stderr(log()?).spawn()?);
         let lines = BufReader::new(process.0.stdout.take().ok_or("clients have no output")?);
@@ -293,10 +335,10 @@ impl Clients {
 /// Is the clients of a broker: begins when told to by a line.
 fn publish() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, connections, rate, seconds] = &arguments[..] else {
-        return Err("clients need an address, connections, a rate and seconds".into());
+    let [addresses, connections, rate, seconds] = &arguments[..] else {
+        return Err("clients need addresses of a broker, connections, a rate and seconds".into());
     };
-    let brokers = PORTS.iter().map(|port| format!("{address}:{port}").parse()).collect::<Result<_, _>>()?;
+    let brokers = addresses.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let load = MqttLoad {
         brokers,
         connections: connections.parse()?,
@@ -334,19 +376,31 @@ pub(crate) fn address(guest: u32) -> String {
     format!("10.0.0.{}", guest + 1)
 }
 
-fn measure(carrier: Carrier, rate: u32, plan: &Plan) -> Outcome<Seen> {
-    let network = Network::new(carrier, 2 * GUESTS)?;
-    let (guests, outside) = network.namespaces.split_at(GUESTS as usize);
-    let listeners: String = PORTS.iter().map(|port| format!("listener {port}\n")).collect();
-    std::fs::write("mosquitto.conf", format!("{listeners}{MOSQUITTO}"))?;
-    let broker = |guest: &Namespace| -> Outcome<Running> {
-        let mut broker = guest.command("mosquitto");
-        Ok(Running(broker.args(["-c", "mosquitto.conf"]).stderr(log()?).spawn()?))
-    };
-    let brokers = guests.iter().map(broker).collect::<Outcome<Vec<_>>>()?;
-    let rate = f64::from(rate) / f64::from(GUESTS);
-    let start = |(guest, outside)| Clients::start(outside, guest, rate, plan);
-    let mut clients = (0..).zip(outside).map(start).collect::<Outcome<Vec<_>>>()?;
+/// The file with the settings of a guest's broker.
+fn settings(number: u16) -> String {
+    format!("mosquitto-{number}.conf")
+}
+
+fn measure(carrier: Carrier, guests: Guests, rate: u32, plan: &Plan) -> Outcome<Seen> {
+    let network = Network::new(carrier, 2 * guests.number(), guests.pairs())?;
+    let (inside, outside) = network.namespaces.split_at(guests.number() as usize);
+    let (connections, rate) =
+        (plan.connections_of_each(guests), f64::from(rate) / f64::from(guests.brokers()));
+    let ports = |number: u16| PORTS.map(|port| port + number);
+    for number in 0..guests.pairs() {
+        let listeners: String = ports(number).iter().map(|port| format!("listener {port}\n")).collect();
+        std::fs::write(settings(number), format!("{listeners}{MOSQUITTO}"))?;
+    }
+    let (mut brokers, mut clients) = (Vec::new(), Vec::new());
+    for ((guest, inside), outside) in (0..).zip(inside).zip(outside) {
+        for number in 0..guests.pairs() {
+            let broker =
+                inside.command("mosquitto").args(["-c", &settings(number)]).stderr(log()?).spawn()?;
+            brokers.push(Running(broker));
+            let addresses = ports(number).map(|port| format!("{}:{port}", address(guest))).join(",");
+            clients.push(Clients::start(outside, &addresses, connections, rate, plan)?);
+        }
+    }
     for one in &mut clients {
         one.line()?;
     }
@@ -370,30 +424,30 @@ fn measure(carrier: Carrier, rate: u32, plan: &Plan) -> Outcome<Seen> {
     std::thread::sleep(Duration::from_millis(plan.seconds * 1000 - 300));
     let (wall, after) = (begin.elapsed().as_secs_f64(), used()?);
     let cpu = std::array::from_fn(|part| (after[part] - before[part]) / wall);
-    let connected = clients.iter().map(Clients::connections).sum::<Outcome<u64>>()?;
+    // Clients of one guest share a namespace.
+    let each = clients.iter().step_by(guests.pairs().into());
+    let connected = each.map(Clients::connections).sum::<Outcome<u64>>()?;
     let workers = network.workers();
     let read = |one: &mut Clients| Ok(LoadResult::read(&one.line()?)?);
-    let guests = clients.iter_mut().map(read).collect::<Outcome<Vec<_>>>()?;
+    let results = clients.iter_mut().map(read).collect::<Outcome<Vec<_>>>()?;
     drop(clients);
     drop(brokers);
     network.end()?;
-    Ok(Seen { guests, connected, cpu, workers })
+    Ok(Seen { brokers: results, connected, cpu, workers })
 }
 
 /// The medians of the rounds.
-fn print(carriers: &[Carrier], rates: &[u32], results: &[(Carrier, u32, f64)]) {
+fn print(guests: Guests, carriers: &[Carrier], rates: &[u32], results: &[((Guests, Carrier, u32), f64)]) {
     println!(
-        "\nmessages a second that were delivered, medians of the rounds\n\n{:<28}{}",
+        "\nmessages a second that were delivered, {}, medians of the rounds\n\n{:<28}{}",
+        guests.name(),
         "requested",
         row(rates)
     );
     for carrier in carriers {
         let median = |rate: &u32| {
-            let mut all: Vec<u32> = results
-                .iter()
-                .filter(|(of, at, _)| of == carrier && at == rate)
-                .map(|(.., attained)| *attained as u32)
-                .collect();
+            let all = results.iter().filter(|(of, _)| *of == (guests, *carrier, *rate));
+            let mut all: Vec<u32> = all.map(|(_, attained)| *attained as u32).collect();
             all.sort_unstable();
             all.get(all.len() / 2).copied().unwrap_or(0)
         };

@@ -15,7 +15,7 @@ mod panics;
 pub use block::BlockDriver;
 pub use by_hand::ByHand;
 pub use daemon::{MadeUpDaemon, queue_facts};
-pub use driver::{DATA, Driver, Piece, SIZE, USER};
+pub use driver::{DATA, Driver, NEXT, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
 pub use memory_file::{attributes_of_one_file, memory_file};
 #[cfg(test)]

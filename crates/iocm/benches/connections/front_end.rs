@@ -1,17 +1,20 @@
-//! A vhost-user front-end whose guest is the kernel's TCP/IP of a network namespace: it moves packets between a tap there
-//! and a queue pair, many at a time, without offloads.
+//! A vhost-user front-end whose guest is the kernel's TCP/IP of a network namespace: a thread for each queue pair moves
+//! packets between it and a queue of a tap there, many at a time, without offloads.
 
 use crate::Outcome;
 use iocm::device::net::TapQueue;
 use iocm::ring::RingFeatures;
-use iocm::testing::{DATA, Driver, FrontEnd, SIZE};
+use iocm::testing::{DATA, Driver, FrontEnd, NEXT};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// As Linux guests have it.
 const FEATURES: RingFeatures = RingFeatures { packed: false, event_index: true, indirect: false };
+/// `VIRTIO_NET_F_MQ`.
+const MULTIQUEUE: u64 = 1 << 22;
 /// QEMU's default.
 const BUFFERS: u16 = 256;
 /// Bytes of a buffer: a header and a packet of an MTU of 1500.
@@ -32,16 +35,26 @@ struct Queue {
     writable: bool,
 }
 
+// SAFETY: the buffers are this queue's alone, and mapped as long as its driver is there.
+unsafe impl Send for Queue {}
+
 impl Queue {
-    fn new(driver: Driver, first: u64, writable: bool) -> Outcome<Self> {
+    /// A queue that the back-end serves, with a kick of its own.
+    fn start(number: u32, first: &Driver, front: &mut FrontEnd) -> Outcome<Self> {
+        let driver = first.another(number.into());
+        let (first, size) = (DATA + u64::from(number) * NEXT, ROOM * u32::from(BUFFERS));
         let mut memory = std::ptr::null_mut();
-        let size = ROOM * u32::from(BUFFERS);
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         if !driver.memory.parts(first, size, |part| memory = part.pointer) {
             return Err("the buffers are not in the guest's memory".into());
         }
+        front.kick = event()?;
+        if !front.start(number, &driver.layout(), u32::from(BUFFERS), 0)? {
+            return Err(format!("the back-end refuses virtqueue {number}").into());
+        }
         let (free, buffers) = ((0..BUFFERS).collect(), vec![0; usize::from(BUFFERS)]);
-        Ok(Self { driver, kick, first, memory, free, buffers, writable })
+        // A driver receives by the even ones.
+        let writable = number.is_multiple_of(2);
+        Ok(Self { driver, kick: front.kick.try_clone()?, first, memory, free, buffers, writable })
     }
 
     /// A buffer that the device does not have.
@@ -72,40 +85,68 @@ impl Queue {
     }
 }
 
-/// Moves packets until it is told to end.
-pub(crate) fn pump(tap: &TapQueue, back_end: UnixStream, ends: &AtomicBool) -> Outcome<()> {
-    let driver = Driver::new(BUFFERS, FEATURES);
+fn event() -> std::io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// A queue pair and the queue of a tap.
+pub(crate) struct Pair {
+    tap: Arc<TapQueue>,
+    receive: Queue,
+    transmit: Queue,
+    call: OwnedFd,
+    /// The device ends with its connection.
+    _front_end: Arc<FrontEnd>,
+}
+
+/// A device with a queue pair for each queue of a tap.
+pub(crate) fn pairs(taps: Vec<Arc<TapQueue>>, back_end: UnixStream) -> Outcome<Vec<Pair>> {
+    let first = Driver::of_several(2 * taps.len() as u64, BUFFERS, FEATURES);
     let mut front = FrontEnd::new(back_end)?;
-    front.negotiate(&driver, 0)?;
-    let mut transmit = Queue::new(driver.second(), DATA + SIZE / 2, false)?;
-    let mut receive = Queue::new(driver, DATA, true)?;
-    for (index, queue) in [&mut receive, &mut transmit].into_iter().enumerate() {
-        // Each queue has a kick of its own; one call is enough.
-        std::mem::swap(&mut front.kick, &mut queue.kick);
-        if !front.start(index as u32, &queue.driver.layout(), u32::from(BUFFERS), 0)? {
-            return Err(format!("the back-end refuses virtqueue {index}").into());
+    front.negotiate(&first, if taps.len() > 1 { MULTIQUEUE } else { 0 })?;
+    let mut started = Vec::new();
+    for (number, tap) in (0..).step_by(2).zip(taps) {
+        front.call = event()?;
+        let receive = Queue::start(number, &first, &mut front)?;
+        let transmit = Queue::start(number + 1, &first, &mut front)?;
+        tap.attach(true);
+        started.push((tap, receive, transmit, front.call.try_clone()?));
+    }
+    let front_end = Arc::new(front);
+    let pair = |(tap, receive, transmit, call)| Pair {
+        tap,
+        receive,
+        transmit,
+        call,
+        _front_end: Arc::clone(&front_end),
+    };
+    Ok(started.into_iter().map(pair).collect())
+}
+
+impl Pair {
+    /// Moves packets until it is told to end.
+    pub(crate) fn pump(mut self, ends: &AtomicBool) -> Outcome<()> {
+        let Self { tap, receive, transmit, call, .. } = &mut self;
+        let before = receive.driver.offered();
+        while let Some(number) = receive.free.pop() {
+            receive.add(number, ROOM as usize)?;
         }
-        std::mem::swap(&mut front.kick, &mut queue.kick);
-    }
-    let before = receive.driver.offered();
-    while let Some(number) = receive.free.pop() {
-        receive.add(number, ROOM as usize)?;
-    }
-    receive.kick(before)?;
-    let mut asks_for_calls = true;
-    while !ends.load(Ordering::Relaxed) {
-        let sent = send(tap, &mut transmit)?;
-        let moved = deliver(tap, &mut receive)? | sent;
-        let sleeps = !moved && asks_for_calls;
-        if sleeps {
-            wait(tap, &front.call, transmit.free.is_empty())?;
+        receive.kick(before)?;
+        let mut asks_for_calls = true;
+        while !ends.load(Ordering::Relaxed) {
+            let sent = send(tap, transmit)?;
+            let moved = deliver(tap, receive)? | sent;
+            let sleeps = !moved && asks_for_calls;
+            if sleeps {
+                wait(tap, call, transmit.free.is_empty())?;
+            }
+            // What came before a call was asked for is found by one more look.
+            asks_for_calls = !moved && !sleeps;
+            receive.driver.enable_calls(asks_for_calls);
+            transmit.driver.enable_calls(asks_for_calls && transmit.free.is_empty());
         }
-        // What came before a call was asked for is found by one more look.
-        asks_for_calls = !moved && !sleeps;
-        receive.driver.enable_calls(asks_for_calls);
-        transmit.driver.enable_calls(asks_for_calls && transmit.free.is_empty());
+        Ok(())
     }
-    Ok(())
 }
 
 /// Sends what the namespace wants to send. Whether there was anything.

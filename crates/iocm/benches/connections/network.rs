@@ -1,6 +1,6 @@
 //! Namespaces that are ports of one switch.
 
-use super::front_end::pump;
+use super::front_end;
 use super::namespace::Namespace;
 use crate::{Outcome, Running, SERVE, address, child, log};
 use iocm::config::Config;
@@ -68,14 +68,15 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(carrier: Carrier, ports: u32) -> Outcome<Self> {
+    /// So many of them, with a device of so many queue pairs each.
+    pub(crate) fn new(carrier: Carrier, ports: u32, pairs: u16) -> Outcome<Self> {
         let namespaces = (0..ports).map(|_| Namespace::new()).collect::<Outcome<_>>()?;
         let ends = Arc::new(AtomicBool::new(false));
         let mut network =
             Self { namespaces, bridge: None, back_end: Vec::new(), front_ends: Vec::new(), ends };
         match carrier {
             Carrier::Bridge => network.bridge()?,
-            _ => network.switch(carrier)?,
+            _ => network.switch(carrier, pairs)?,
         }
         for (port, namespace) in (0..).zip(&network.namespaces) {
             let address = address(port);
@@ -98,14 +99,14 @@ impl Network {
         Ok(())
     }
 
-    fn switch(&mut self, carrier: Carrier) -> Outcome<()> {
+    fn switch(&mut self, carrier: Carrier, pairs: u16) -> Outcome<()> {
         let ports = self.namespaces.len();
         let arrangement = if carrier == Carrier::PerDevice { "per-device" } else { "shared" };
         let count = if let Carrier::Shared(workers) = carrier { workers } else { 1 };
         let mut text = format!("[workers]\narrangement = \"{arrangement}\"\ncount = {count}\n");
         for port in 0..ports {
             write!(text, "[[device]]\nname = \"d{port}\"\ntype = \"net\"\nsocket = \"s{port}\"\n")?;
-            text.push_str("backend = { switch = \"lan\" }\n");
+            writeln!(text, "queues = {pairs}\nbackend = {{ switch = \"lan\" }}")?;
         }
         std::fs::write(CONFIG, text)?;
         for old in (0..ports).map(|port| format!("s{port}")).chain([CONTROL.to_owned()]) {
@@ -129,11 +130,13 @@ impl Network {
         }
         for (port, namespace) in self.namespaces.iter().enumerate() {
             let tap = TapOptions::Name { name: "eth0".to_owned(), namespace: Some(namespace.path()) };
-            let tap = Tap::open(&tap, 1, 0)?.queue(0).ok_or("a tap has no queue")?;
-            let socket = UnixStream::connect(format!("s{port}"))?;
-            let ends = Arc::clone(&self.ends);
-            let front_end = move || pump(&tap, socket, &ends).map_err(|error| error.to_string());
-            self.front_ends.push(std::thread::spawn(front_end));
+            let tap = Tap::open(&tap, pairs, 0)?;
+            let queues = (0..pairs.into()).map_while(|pair| tap.queue(pair)).collect();
+            for pair in front_end::pairs(queues, UnixStream::connect(format!("s{port}"))?)? {
+                let ends = Arc::clone(&self.ends);
+                let pump = move || pair.pump(&ends).map_err(|error| error.to_string());
+                self.front_ends.push(std::thread::spawn(pump));
+            }
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ const DEVICE: u64 = 0xc_0000;
 const TABLES: u64 = 0x10_0000;
 /// The first address for buffers; all memory from here on belongs to the test.
 pub const DATA: u64 = 0x20_0000;
-/// Size of the guest's memory in bytes.
-pub const SIZE: u64 = 0x100_0000;
+/// Size of the guest's memory in bytes: room for two rings.
+pub const SIZE: u64 = 2 * NEXT;
 
 /// A piece of a buffer: address in the guest, bytes, and whether the device may write it.
 pub type Piece = (u64, u32, bool);
@@ -45,25 +45,32 @@ pub struct Driver {
     shift: u64,
 }
 
-/// The distance of a second ring's parts from those of the first one.
-const SECOND: u64 = 0x80_0000;
+/// The distance of a ring's parts from those of the one before.
+pub const NEXT: u64 = 0x80_0000;
 
 impl Driver {
     /// A driver whose ring is empty.
     #[must_use]
     pub fn new(size: u16, features: RingFeatures) -> Self {
-        let file = super::memory_file(SIZE);
-        let region = RegionDescription { guest: 0, size: SIZE, user: USER, offset: 0 };
+        Self::of_several(2, size, features)
+    }
+
+    /// The same in a memory with room for so many rings.
+    #[must_use]
+    pub fn of_several(rings: u64, size: u16, features: RingFeatures) -> Self {
+        let bytes = rings * NEXT;
+        let file = super::memory_file(bytes);
+        let region = RegionDescription { guest: 0, size: bytes, user: USER, offset: 0 };
         let memory = Arc::new(GuestMemory::default().with(region, &file).expect("a region that fits"));
         Self::within(memory, file, size, features, 0)
     }
 
-    /// The driver of a second ring in the same memory. All that the first has lies 8 MiB further,
-    /// in the second half.
+    /// The driver of another ring in the same memory, of which this is number 0. All that this one has lies `number` times
+    /// [`NEXT`] further.
     #[must_use]
-    pub fn second(&self) -> Self {
+    pub fn another(&self, number: u64) -> Self {
         let file = self.file.try_clone().expect("another descriptor");
-        Self::within(Arc::clone(&self.memory), file, self.size, self.features, SECOND)
+        Self::within(Arc::clone(&self.memory), file, self.size, self.features, number * NEXT)
     }
 
     fn within(memory: Arc<GuestMemory>, file: File, size: u16, features: RingFeatures, shift: u64) -> Self {

@@ -1,6 +1,6 @@
 //! A front-end.
 
-use super::driver::{Driver, SIZE, USER};
+use super::driver::{Driver, USER};
 use crate::protocol::{Header, InflightDescription, ProtocolFeatures, VirtioFeatures};
 use crate::ring::RingLayout;
 use rustix::event::{EventfdFlags, eventfd};
@@ -151,7 +151,8 @@ impl FrontEnd {
     /// When the back-end is gone.
     pub fn share(&mut self, driver: &Driver) -> io::Result<bool> {
         let mut payload = [1_u32, 0].map(u32::to_ne_bytes).concat();
-        payload.extend([0, SIZE, USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
+        let size = rustix::fs::fstat(&driver.file)?.st_size as u64;
+        payload.extend([0, size, USER, 0].iter().flat_map(|word: &u64| word.to_ne_bytes()));
         self.tell(5, &payload, &[driver.file.as_fd()])
     }
 

@@ -1,6 +1,6 @@
 //! A network device's driver.
 
-use super::driver::{DATA, Driver, Piece};
+use super::driver::{DATA, Driver, NEXT, Piece};
 use crate::ring::RingFeatures;
 
 /// A network device's driver with one pair of queues, in one guest's memory.
@@ -27,14 +27,14 @@ impl NetDriver {
     #[must_use]
     pub fn new(size: u16, features: RingFeatures) -> Self {
         let receive = Driver::new(size, features);
-        let transmit = receive.second();
+        let transmit = receive.another(1);
         let count = u64::from(size).min(80);
         let addresses = |from: u64| (0..count).map(|address| from + address * ROOM).collect::<Vec<_>>();
         Self {
             offered: vec![(0, 0); usize::from(size)],
             addresses: vec![0; usize::from(size)],
             free_to_offer: addresses(DATA),
-            free_to_send: addresses(DATA + 0x80_0000),
+            free_to_send: addresses(DATA + NEXT),
             receive,
             transmit,
         }
