@@ -113,9 +113,15 @@ impl HeaderOffsets {
         (size >= least && self.transport + size <= head.len()).then_some(self.transport + size)
     }
 
-    /// A hash that is the same for all packets of a connection.
+    /// One of `count` queues: the same for all packets of a connection.
     #[must_use]
-    pub(crate) fn flow(&self, head: &[u8]) -> u64 {
+    pub(crate) fn queue(&self, head: &[u8], count: usize) -> usize {
+        // A part of the hash's range for each, which its upper bits choose.
+        ((u128::from(self.flow(head)) * count as u128) >> 64) as usize
+    }
+
+    /// A hash that is the same for all packets of a connection. Its upper bits depend on all bytes alike.
+    fn flow(&self, head: &[u8]) -> u64 {
         let addresses = match self.version {
             Version::V4 => self.network + 12..self.network + 20,
             Version::V6 => self.network + 8..self.network + 40,
@@ -126,8 +132,11 @@ impl HeaderOffsets {
         };
         let bytes = [addresses, ports].into_iter().filter_map(|range| head.get(range)).flatten();
         // FNV-1a: no secret is needed, because a bad choice costs only one guest's own speed.
-        bytes
-            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        // The last bytes are in its lower bits alone: the port to which a server answers.
+        (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
@@ -184,6 +193,28 @@ mod tests {
         let (a, b) = (ipv4(0, 17, &[0, 1, 0, 2, 9]), ipv4(0, 17, &[0, 1, 0, 3, 9]));
         assert_ne!(flow(&a), flow(&b));
         assert_eq!(flow(&a), flow(&ipv4(0, 17, &[0, 1, 0, 2, 7])));
+    }
+
+    /// Many clients and one server, as each of them sees the other's packets.
+    #[test]
+    fn connections_are_spread_over_all_queues() {
+        for (server, count) in
+            [80_u16, 443, 1883, 5432, 11211].into_iter().flat_map(|port| (2..=16).map(move |n| (port, n)))
+        {
+            for to_server in [true, false] {
+                let clients = (32768..60999_u16).step_by(3);
+                let all = clients.len();
+                let mut queues = vec![0_usize; count];
+                for client in clients {
+                    let ports = if to_server { [client, server] } else { [server, client] };
+                    let packet = ipv4(0, 6, ports.map(u16::to_be_bytes).as_flattened());
+                    queues[HeaderOffsets::of(&packet).unwrap().queue(&packet, count)] += 1;
+                }
+                let fair = all / count;
+                let is_fair = queues.iter().all(|queue| queue.abs_diff(fair) * 5 < fair);
+                assert!(is_fair, "port {server}, to it: {to_server}: {queues:?}");
+            }
+        }
     }
 
     proptest! {

@@ -332,11 +332,7 @@ fn choose(backlogs: &[Arc<PortBacklog>], head: &[u8]) -> usize {
     let open = backlogs.iter().take_while(|backlog| backlog.is_open()).count();
     match open {
         0 | 1 => 0,
-        _ => {
-            let flow = HeaderOffsets::of(head).map_or(0, |offsets| offsets.flow(head));
-            // The upper half of the hash is mixed better.
-            (flow >> 32) as usize % open
-        }
+        _ => HeaderOffsets::of(head).map_or(0, |offsets| offsets.queue(head, open)),
     }
 }
 
