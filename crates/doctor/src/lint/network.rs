@@ -30,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "network-queues",
         title: "Queues of network interfaces",
         why: "with one pair of queues one vCPU takes all interrupts, and one vhost thread moves all packets",
-        source: "Virtio 1.2, 5.1.6.5.5 Automatic receive steering in multiqueue mode; QEMU -netdev tap,queues=",
+        source: "Virtio 1.2, 5.1.6.5.6 Automatic receive steering in multiqueue mode; QEMU -netdev tap,queues=",
         guest_follows: false,
         needs_kvm: true,
         check: queues,

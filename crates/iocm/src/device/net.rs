@@ -165,7 +165,7 @@ impl NetDevice {
         let target = match &self.link {
             Link::Nothing => Target::Nothing,
             Link::Tap(tap) => tap.queue(usize::from(pair)).map_or(Target::Nothing, Target::Tap),
-            Link::Port(port) => Target::Switch(Box::new(Sender::new(Arc::clone(port)))),
+            Link::Port(port) => Target::Switch(Box::new(Sender::new(Arc::clone(port), pair))),
         };
         Transmit::new(Arc::clone(self), target, Self::header(negotiated), Offloads::of_device(negotiated))
     }
@@ -188,7 +188,7 @@ impl NetDevice {
             Link::Nothing => Ok(()),
             Link::Tap(tap) if tap.inject(&frame) => Ok(()),
             Link::Tap(tap) => Err(format!("the tap {} takes no packets", tap.name())),
-            Link::Port(port) => match Sender::new(Arc::clone(port)).announce(&frame, mac, now_ns()) {
+            Link::Port(port) => match Sender::new(Arc::clone(port), 0).announce(&frame, mac, now_ns()) {
                 true => Ok(()),
                 false => Err(format!("the device may not send from {}", Mac(&mac))),
             },

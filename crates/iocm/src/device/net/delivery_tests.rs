@@ -145,6 +145,41 @@ fn drivers_of_before_virtio_1_have_a_shorter_header() {
 }
 
 #[test]
+fn answers_are_received_by_the_pair_that_sent_the_question() {
+    let switches = Switches::default();
+    let options = NetOptions { pairs: 4, ..NetOptions::default() };
+    let (several, one) = (port(&switches, 1, options), port(&switches, 2, NetOptions::default()));
+    let mut pairs = [0, 1, 2, 3].map(|pair| Guest::of_pair(&several, pair, 64, MODERN, SPLIT));
+    let mut peer = Guest::new(&one, 64, MODERN, SPLIT);
+    let packet = |to_peer: bool, number: u8| {
+        let (to, from) = if to_peer { (2, 1) } else { (1, 2) };
+        let mut packet = frame(mac(to), mac(from), 60);
+        packet[12..34]
+            .copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+        let ports = if to_peer { [0x80, number, 0, 53] } else { [0, 53, 0x80, number] };
+        packet[34..38].copy_from_slice(&ports);
+        packet
+    };
+    let mut answered = |pair: usize, number: u8| {
+        pairs.iter_mut().for_each(|pair| pair.offer(1, 2000));
+        pairs[pair].send(PLAIN, &packet(true, number));
+        peer.send(PLAIN, &packet(false, number));
+        pairs.each_mut().map(|pair| pair.receive().len())
+    };
+    for (number, pair) in (0..12).zip([0, 1, 2, 3].into_iter().cycle()) {
+        let mut received = [0; 4];
+        received[pair] = 1;
+        assert_eq!(answered(pair, number), received);
+    }
+    assert_eq!(answered(3, 0), [0, 0, 0, 1], "the program has moved to another vCPU");
+    // Nobody asked for these.
+    pairs.iter_mut().for_each(|pair| pair.offer(32, 2000));
+    (100..132).for_each(|number| peer.send(PLAIN, &packet(false, number)));
+    let received = pairs.each_mut().map(|pair| pair.receive().len());
+    assert!(received.iter().all(|count| *count > 0) && received.iter().sum::<usize>() == 32, "{received:?}");
+}
+
+#[test]
 fn the_control_queue_answers() {
     let switches = Switches::default();
     let device = port(&switches, 1, NetOptions { pairs: 2, ..NetOptions::default() });

@@ -29,10 +29,15 @@ fn serve(queue: &mut ByHand, budget: u32) -> WorkDone {
 
 impl Guest {
     fn new(device: &Arc<NetDevice>, size: u16, features: u64, ring: RingFeatures) -> Self {
+        Self::of_pair(device, 0, size, features, ring)
+    }
+
+    /// One queue pair of it.
+    fn of_pair(device: &Arc<NetDevice>, pair: u16, size: u16, features: u64, ring: RingFeatures) -> Self {
         let driver = NetDriver::new(size, ring);
         let negotiated = VirtioFeatures(features & (device.offered() | VERSION));
-        let receive = ByHand::new(&driver.receive, Box::new(device.receive(0, negotiated)));
-        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(0, negotiated)));
+        let receive = ByHand::new(&driver.receive, Box::new(device.receive(pair, negotiated)));
+        let transmit = ByHand::new(&driver.transmit, Box::new(device.transmit(pair, negotiated)));
         Self { driver, receive, transmit }
     }
 

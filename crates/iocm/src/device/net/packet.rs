@@ -113,31 +113,52 @@ impl HeaderOffsets {
         (size >= least && self.transport + size <= head.len()).then_some(self.transport + size)
     }
 
-    /// One of `count` queues: the same for all packets of a connection.
+    /// A hash that is the same for all packets of a connection in this direction. Its upper bits depend on all bytes alike.
     #[must_use]
-    pub(crate) fn queue(&self, head: &[u8], count: usize) -> usize {
-        // A part of the hash's range for each, which its upper bits choose.
-        ((u128::from(self.flow(head)) * count as u128) >> 64) as usize
+    pub(crate) fn flow(&self, head: &[u8]) -> u64 {
+        let [from, to, from_port, to_port] = self.ends(head);
+        hash([from, to, from_port, to_port])
     }
 
-    /// A hash that is the same for all packets of a connection. Its upper bits depend on all bytes alike.
-    fn flow(&self, head: &[u8]) -> u64 {
-        let addresses = match self.version {
-            Version::V4 => self.network + 12..self.network + 20,
-            Version::V6 => self.network + 8..self.network + 40,
-        };
-        let ports = match (self.is_fragment, self.protocol) {
-            (false, 6 | 17) => self.transport..self.transport + 4,
-            _ => 0..0,
-        };
-        let bytes = [addresses, ports].into_iter().filter_map(|range| head.get(range)).flatten();
-        // FNV-1a: no secret is needed, because a bad choice costs only one guest's own speed.
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        // The last bytes are in its lower bits alone: the port to which a server answers.
-        (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    /// [`Self::flow`] of the packets in the other direction.
+    #[must_use]
+    pub(crate) fn flow_back(&self, head: &[u8]) -> u64 {
+        let [from, to, from_port, to_port] = self.ends(head);
+        hash([to, from, to_port, from_port])
     }
+
+    /// The addresses of the sender and of the receiver, and their ports, which are empty for a fragment and for other
+    /// protocols than TCP and UDP.
+    fn ends<'a>(&self, head: &'a [u8]) -> [&'a [u8]; 4] {
+        let (first, size) = match self.version {
+            Version::V4 => (self.network + 12, 4),
+            Version::V6 => (self.network + 8, 16),
+        };
+        let port = if !self.is_fragment && matches!(self.protocol, 6 | 17) { 2 } else { 0 };
+        let part = |at: usize, size: usize| head.get(at..at + size).unwrap_or(&[]);
+        [
+            part(first, size),
+            part(first + size, size),
+            part(self.transport, port),
+            part(self.transport + port, port),
+        ]
+    }
+}
+
+fn hash(ends: [&[u8]; 4]) -> u64 {
+    // FNV-1a: no secret is needed, because a bad choice costs only one guest's own speed.
+    let hash = ends.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    // The last bytes are in its lower bits alone: the port to which a server answers.
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// One of `count` queues for a connection, by the hash of its packets.
+#[must_use]
+pub(crate) fn queue_of(flow: u64, count: usize) -> usize {
+    // Each has a part of the hash's range.
+    ((u128::from(flow) * count as u128) >> 64) as usize
 }
 
 #[cfg(test)]
@@ -193,6 +214,10 @@ mod tests {
         let (a, b) = (ipv4(0, 17, &[0, 1, 0, 2, 9]), ipv4(0, 17, &[0, 1, 0, 3, 9]));
         assert_ne!(flow(&a), flow(&b));
         assert_eq!(flow(&a), flow(&ipv4(0, 17, &[0, 1, 0, 2, 7])));
+        let mut back = ipv4(0, 17, &[0, 2, 0, 1, 9]);
+        back[26..34].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+        let flow_back = |packet: &[u8]| HeaderOffsets::of(packet).unwrap().flow_back(packet);
+        assert_eq!((flow_back(&a), flow(&a)), (flow(&back), flow_back(&back)));
     }
 
     /// Many clients and one server, as each of them sees the other's packets.
@@ -208,7 +233,7 @@ mod tests {
                 for client in clients {
                     let ports = if to_server { [client, server] } else { [server, client] };
                     let packet = ipv4(0, 6, ports.map(u16::to_be_bytes).as_flattened());
-                    queues[HeaderOffsets::of(&packet).unwrap().queue(&packet, count)] += 1;
+                    queues[queue_of(HeaderOffsets::of(&packet).unwrap().flow(&packet), count)] += 1;
                 }
                 let fair = all / count;
                 let is_fair = queues.iter().all(|queue| queue.abs_diff(fair) * 5 < fair);
@@ -227,6 +252,7 @@ mod tests {
             }
             if let Some(offsets) = HeaderOffsets::of(&head) {
                 prop_assert_eq!(offsets.flow(&head), offsets.flow(&head));
+                prop_assert_eq!(offsets.flow_back(&head), offsets.flow_back(&head));
                 prop_assert!(offsets.network >= ETHERNET && offsets.transport >= offsets.network + 20);
                 if let Some(headers) = offsets.headers(&head) {
                     prop_assert!(headers <= head.len() && headers >= offsets.transport + 8);

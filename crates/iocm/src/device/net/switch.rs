@@ -7,6 +7,7 @@
 mod backlog;
 mod batch;
 mod sender;
+mod steering;
 mod table;
 
 use super::error::NetError;
@@ -17,6 +18,7 @@ pub use super::packet::Address;
 pub use backlog::PortBacklog;
 pub use batch::Batch;
 pub use sender::{Forwarded, Sender};
+pub use steering::Steering;
 pub use table::Table;
 
 /// A port of a switch, the guest's side.
@@ -30,6 +32,8 @@ pub struct Port {
     pub checks_source: bool,
     /// The receive queues of its guest, one for each queue pair.
     pub backlogs: Vec<Arc<PortBacklog>>,
+    /// The queue pairs by which its guest sends.
+    pub steering: Arc<Steering>,
     switch: Arc<Switch>,
 }
 
@@ -46,6 +50,7 @@ impl Port {
 struct Plugged {
     number: u32,
     backlogs: Vec<Arc<PortBacklog>>,
+    steering: Arc<Steering>,
 }
 
 impl Drop for Port {
@@ -105,9 +110,10 @@ impl Switch {
             return Err(NetError::Address(address));
         }
         *next += 1;
-        let plugged = Plugged { number, backlogs: backlogs.clone() };
+        let steering = Arc::new(Steering::new(pairs));
+        let plugged = Plugged { number, backlogs: backlogs.clone(), steering: Arc::clone(&steering) };
         self.change(|ports| ports.push(plugged));
-        Ok(Arc::new(Port { number, address, checks_source, backlogs, switch: Arc::clone(self) }))
+        Ok(Arc::new(Port { number, address, checks_source, backlogs, steering, switch: Arc::clone(self) }))
     }
 
     fn unplug(&self, number: u32) {

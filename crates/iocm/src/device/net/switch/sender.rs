@@ -7,7 +7,7 @@ use super::{Plugged, Port};
 use crate::device::net::header::{LEGACY_SIZE, Malformed, NetHeader, Segmentation};
 use crate::device::net::offload::Offloads;
 use crate::device::net::packet::Address;
-use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets};
+use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets, queue_of};
 use crate::device::net::segmentation::{cut, make_checksum};
 use crate::memory::Part;
 use crate::ring::{Chain, Side};
@@ -28,6 +28,10 @@ pub enum Forwarded {
 #[derive(Debug)]
 pub struct Sender {
     port: Arc<Port>,
+    /// The queue pair.
+    pair: u16,
+    /// The guest has other pairs, and is to receive by the one by which it sends.
+    steers: bool,
     /// The other ports, as of the last change.
     ports: Arc<Vec<Plugged>>,
     /// The version of the table that the caches below belong to.
@@ -74,11 +78,13 @@ impl Outbox {
 const ALL: u32 = u32::MAX;
 
 impl Sender {
-    /// The transmit side of a port.
+    /// The transmit side of a port, for a queue pair.
     #[must_use]
-    pub fn new(port: Arc<Port>) -> Self {
+    pub fn new(port: Arc<Port>, pair: u16) -> Self {
         Self {
+            steers: port.steering.is_used(),
             port,
+            pair,
             ports: Arc::default(),
             changes: u64::MAX,
             ports_by_address: LookupCache::new(),
@@ -125,21 +131,27 @@ impl Sender {
         now: u64,
     ) -> Result<Forwarded, Malformed> {
         let first = chain.array::<ETHERNET>(skip as u32);
+        if self.steers {
+            self.note(chain, skip, now);
+        }
         let index = match self.route_of_run(&first, now) {
-            Some(ALL) => return self.flood(chain, skip, size, header, negotiated, &first),
+            Some(ALL) => {
+                let header = self.hold(chain, skip, size, header, negotiated, &first)?;
+                return Ok(self.flood(&header, now));
+            }
             Some(index) => index as usize,
             None => return Ok(Forwarded::Filtered),
         };
-        let backlogs = &self.ports[index].backlogs;
-        let pair = match backlogs.len() {
+        let port = &self.ports[index];
+        let pair = match port.backlogs.len() {
             1 => 0,
             _ => {
                 let mut head = [0; HEAD];
                 let count = chain.read(skip, &mut head);
-                choose(backlogs, &head[..count])
+                choose(port, &head[..count], now)
             }
         };
-        let backlog = &*backlogs[pair];
+        let backlog = &*port.backlogs[pair];
         let batch = match self.outbox.place(backlog, index, pair) {
             Ok(batch) => batch,
             Err(dropped) => return Ok(dropped),
@@ -166,12 +178,22 @@ impl Sender {
         Ok(Forwarded::Sent)
     }
 
-    /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a known receiver with one
-    /// queue. `None` for others, of which nothing is said yet.
+    /// Has the guest receive by this pair what answers this packet.
+    fn note(&self, chain: &Chain, skip: u64, now: u64) {
+        let mut head = [0; HEAD];
+        let count = chain.read(skip, &mut head);
+        let head = &head[..count];
+        if let Some(offsets) = HeaderOffsets::of(head) {
+            self.port.steering.note(offsets.flow_back(head), self.pair, now);
+        }
+    }
+
+    /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a sender and a known receiver
+    /// with one queue each. `None` for others, of which nothing is said yet.
     #[inline]
     pub fn send_usual(&mut self, part: &Part, skip: u64, largest: u64, now: u64) -> Option<Forwarded> {
         let size = u64::from(part.size).checked_sub(skip)?;
-        if size < ETHERNET as u64 || size > largest {
+        if size < ETHERNET as u64 || size > largest || self.steers {
             return None;
         }
         let packet = part.pointer.wrapping_add(skip as usize);
@@ -252,7 +274,8 @@ impl Sender {
         }
     }
 
-    fn flood(
+    /// Copies a packet to the scratch batch.
+    fn hold(
         &mut self,
         chain: &Chain,
         skip: u64,
@@ -260,22 +283,21 @@ impl Sender {
         header: [u8; LEGACY_SIZE],
         negotiated: Offloads,
         first: &[u8; ETHERNET],
-    ) -> Result<Forwarded, Malformed> {
+    ) -> Result<NetHeader, Malformed> {
         self.scratch.clear();
         let whole = self.scratch.begin(first, chain.pieces(Side::Readable, skip, size as u64));
-        let header = NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)?;
-        Ok(self.flood_checked(&header))
+        NetHeader::check(header, &whole[..whole.len().min(HEAD)], whole.len(), negotiated)
     }
 
     /// Floods the packet in the scratch batch.
-    fn flood_checked(&mut self, header: &NetHeader) -> Forwarded {
+    fn flood(&mut self, header: &NetHeader, now: u64) -> Forwarded {
         let mut verdict = Forwarded::Filtered;
         let head = self.scratch.bytes().min(HEAD);
         for (index, port) in self.ports.iter().enumerate() {
             if port.number == self.port.number {
                 continue;
             }
-            let pair = choose(&port.backlogs, &self.scratch.from(0)[..head]);
+            let pair = choose(port, &self.scratch.from(0)[..head], now);
             let backlog = &*port.backlogs[pair];
             let batch = match self.outbox.place(backlog, index, pair) {
                 Ok(batch) => batch,
@@ -308,7 +330,7 @@ impl Sender {
         self.begin();
         self.scratch.clear();
         self.scratch.add(NetHeader::NOTHING, frame, &[]);
-        self.flood_checked(&NetHeader::NOTHING);
+        self.flood(&NetHeader::NOTHING, now);
         self.flush();
         true
     }
@@ -327,12 +349,17 @@ impl Sender {
     }
 }
 
-/// Chooses the receive queue of a packet: the same one for all packets of a connection.
-fn choose(backlogs: &[Arc<PortBacklog>], head: &[u8]) -> usize {
-    let open = backlogs.iter().take_while(|backlog| backlog.is_open()).count();
-    match open {
-        0 | 1 => 0,
-        _ => HeaderOffsets::of(head).map_or(0, |offsets| offsets.queue(head, open)),
+/// Chooses the receive queue of a packet: that of the pair by which the guest sends in this connection, or else the same one
+/// for all packets of a connection.
+fn choose(port: &Plugged, head: &[u8], now: u64) -> usize {
+    let open = port.backlogs.iter().take_while(|backlog| backlog.is_open()).count();
+    match (open, HeaderOffsets::of(head)) {
+        (0 | 1, _) | (_, None) => 0,
+        (_, Some(offsets)) => {
+            let flow = offsets.flow(head);
+            let steered = port.steering.find(flow, now).filter(|pair| *pair < open);
+            steered.unwrap_or_else(|| queue_of(flow, open))
+        }
     }
 }
 
