@@ -353,14 +353,14 @@ impl Sender {
 /// for all packets of a connection.
 fn choose(port: &Plugged, head: &[u8], now: u64) -> usize {
     let open = port.backlogs.iter().take_while(|backlog| backlog.is_open()).count();
-    match (open, HeaderOffsets::of(head)) {
-        (0 | 1, _) | (_, None) => 0,
-        (_, Some(offsets)) => {
-            let flow = offsets.flow(head);
-            let steered = port.steering.find(flow, now).filter(|pair| *pair < open);
-            steered.unwrap_or_else(|| queue_of(flow, open))
-        }
+    if open < 2 {
+        return 0;
     }
+    HeaderOffsets::of(head).map_or(0, |offsets| {
+        let flow = offsets.flow(head);
+        let steered = port.steering.find(flow, now).filter(|pair| *pair < open);
+        steered.unwrap_or_else(|| queue_of(flow, open))
+    })
 }
 
 /// Adds a packet to a batch, after carrying out the offloads that its receiver lacks, in place.
