@@ -19,7 +19,12 @@ pub(crate) fn cpu(pid: u32) -> std::io::Result<f64> {
     let mut used = 0.0;
     // What ran since the last tick is known by the scheduler alone.
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        let text = match std::fs::read_to_string(task?.path().join("schedstat")) {
+            Ok(text) => text,
+            // A thread that has just ended.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => continue,
+            Err(error) => return Err(error),
+        };
         used += text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9;
     }
     Ok(used)
