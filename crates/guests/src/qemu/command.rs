@@ -22,8 +22,8 @@ pub(super) const MONITOR: &str = "qmp.sock";
 const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 loglevel=4 reboot=t no_timer_check pci=lastbus=0 initcall_blacklist=cmos_init";
 
-/// Ports of the serial device: the agent's is number 1, because 0 is a console's. Each has two queues, and by default
-/// there are 31: 0.15 s of an emulated CPU to set up.
+/// Ports of the serial device: the agent's is number 1, because 0 is a console's. Each has two queues, and by default there
+/// are 31: 0.15 s of an emulated CPU to set up, and an eventfd each for which QEMU's main loop waits.
 const PORTS: u32 = 2;
 
 /// QEMU's program.

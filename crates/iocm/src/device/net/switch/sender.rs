@@ -131,9 +131,6 @@ impl Sender {
         now: u64,
     ) -> Result<Forwarded, Malformed> {
         let first = chain.array::<ETHERNET>(skip as u32);
-        if self.steers {
-            self.note(chain, skip, now);
-        }
         let index = match self.route_of_run(&first, now) {
             Some(ALL) => {
                 let header = self.hold(chain, skip, size, header, negotiated, &first)?;
@@ -143,11 +140,12 @@ impl Sender {
             None => return Ok(Forwarded::Filtered),
         };
         let port = &self.ports[index];
-        let pair = match port.backlogs.len() {
-            1 => 0,
+        let pair = match (self.steers, port.backlogs.len()) {
+            (false, 1) => 0,
             _ => {
                 let mut head = [0; HEAD];
                 let count = chain.read(skip, &mut head);
+                note(&self.port, self.pair, &head[..count], now);
                 choose(port, &head[..count], now)
             }
         };
@@ -176,16 +174,6 @@ impl Sender {
             }
         }
         Ok(Forwarded::Sent)
-    }
-
-    /// Has the guest receive by this pair what answers this packet.
-    fn note(&self, chain: &Chain, skip: u64, now: u64) {
-        let mut head = [0; HEAD];
-        let count = chain.read(skip, &mut head);
-        let head = &head[..count];
-        if let Some(offsets) = HeaderOffsets::of(head) {
-            self.port.steering.note(offsets.flow_back(head), self.pair, now);
-        }
     }
 
     /// Does the same as [`Self::send`] for the usual packet: one piece of memory, no offload, and a sender and a known receiver
@@ -293,6 +281,7 @@ impl Sender {
     fn flood(&mut self, header: &NetHeader, now: u64) -> Forwarded {
         let mut verdict = Forwarded::Filtered;
         let head = self.scratch.bytes().min(HEAD);
+        note(&self.port, self.pair, &self.scratch.from(0)[..head], now);
         for (index, port) in self.ports.iter().enumerate() {
             if port.number == self.port.number {
                 continue;
@@ -346,6 +335,15 @@ impl Sender {
                 *batch = self.ports[index].backlogs[pair].add(full);
             }
         }
+    }
+}
+
+/// Has a guest with several queue pairs receive by the one by which it sends this packet what answers it.
+fn note(port: &Port, pair: u16, head: &[u8], now: u64) {
+    if port.steering.is_used()
+        && let Some(offsets) = HeaderOffsets::of(head)
+    {
+        port.steering.note(offsets.flow_back(head), pair, now);
     }
 }
 
