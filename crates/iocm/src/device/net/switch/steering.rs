@@ -58,8 +58,9 @@ impl Steering {
 }
 
 fn is_fresh(entry: u64, now: u64) -> bool {
-    let age = (now >> UNIT_BITS).wrapping_sub(entry >> 8) & TIMES;
-    entry != 0 && age < KEPT
+    // Another worker's turn may have begun later than this one's.
+    let age = (now >> UNIT_BITS).wrapping_sub(entry >> 8).wrapping_add(KEPT) & TIMES;
+    entry != 0 && age < 2 * KEPT
 }
 
 #[cfg(test)]
@@ -78,6 +79,11 @@ mod tests {
                 steering.note(flow, pair, now);
                 assert_eq!(steering.find(flow, now), Some(pair.into()));
                 assert_eq!(steering.find(flow, now.wrapping_add(2 * SECOND)), Some(pair.into()));
+                assert_eq!(
+                    steering.find(flow, now.wrapping_sub(SECOND)),
+                    Some(pair.into()),
+                    "another's clock"
+                );
                 assert_eq!(steering.find(flow, now.wrapping_add(4 * SECOND)), None, "it is forgotten");
                 assert_eq!(steering.find(flow ^ 1 << 63, now), None, "another of the same entry");
             }
