@@ -142,6 +142,19 @@ fn vhost_user(vm: &mut Definition, change: impl Fn(&mut Device)) {
     vm.devices.push(disk);
 }
 
+/// A virtio-serial device and a channel, with these properties.
+fn serial(vm: &mut Definition, of_device: &[(&str, &str)], of_channel: &[(&str, &str)]) {
+    let add = |device: &mut Device, all: &[(&str, &str)]| {
+        device.properties =
+            all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    };
+    let mut controller = device(DeviceKind::Controller, "virtio-serial-pci");
+    let mut channel = device(DeviceKind::Serial, "virtserialport");
+    add(&mut controller, of_device);
+    add(&mut channel, of_channel);
+    vm.devices.extend([controller, channel]);
+}
+
 fn direct(disk: &mut Device) {
     disk.cache = Some(said("none".to_owned(), "cache=none"));
     disk.source = Some(said("/images/web.img".to_owned(), "filename=/images/web.img"));

@@ -1,6 +1,6 @@
 //! Notifications between virtio devices and their drivers.
 
-use domain::Device;
+use domain::{Device, DeviceKind, Form};
 
 use super::rule::{Rule, Verdict};
 use super::subject::{Subject, called, listed};
@@ -24,7 +24,21 @@ pub(super) const RULES: &[Rule] = &[
         needs_kvm: true,
         check: msix,
     },
+    Rule {
+        name: "serial-ports",
+        title: "Ports of virtio-serial",
+        why: "QEMU's main loop waits for two queues of each port at each turn, used or not; 31 ports are the default",
+        source: "QEMU hw/char/virtio-serial-bus.c, max_ports; libvirt formatdomain, Controllers: ports",
+        guest_follows: false,
+        needs_kvm: true,
+        check: serial_ports,
+    },
 ];
+
+/// The ports of a virtio-serial device that does not say how many it has.
+const DEFAULT_PORTS: u32 = 31;
+/// Unused ports from which on they are worth a change: 16 queues.
+const MANY_UNUSED: u32 = 8;
 
 fn with_property(
     subject: &Subject<'_>,
@@ -61,4 +75,44 @@ fn ioeventfd(subject: &Subject<'_>) -> Verdict {
 fn msix(subject: &Subject<'_>) -> Verdict {
     let none = |name: &str, value: &str| is(name, "vectors") && value == "0";
     with_property(subject, none, "every device has MSI-X", "vectors=0")
+}
+
+fn serial_ports(subject: &Subject<'_>) -> Verdict {
+    // QEMU's and libvirt's names.
+    let number = |device: &Device, names: [&str; 2]| {
+        let mut properties = device.properties.iter();
+        properties.find(|(name, _)| names.contains(&name.as_str()))?.1.parse::<u32>().ok()
+    };
+    let channels = || {
+        let serial = subject.devices(DeviceKind::Serial).map(|(_, device)| device);
+        serial.filter(|device| matches!(device.model.as_str(), "virtserialport" | "virtconsole"))
+    };
+    let highest = channels().filter_map(|device| number(device, ["nr", "address@port"])).max().unwrap_or(0);
+    // Port 0 is the console's.
+    let needed = highest.max(channels().count() as u32).saturating_add(1);
+    let has_many = |ports: u32| ports.saturating_sub(needed) >= MANY_UNUSED;
+
+    let is_serial = |device: &&Device| device.model.starts_with("virtio-serial");
+    let devices: Vec<_> = subject.vm.devices.iter().filter(is_serial).collect();
+    let ports = |device: &Device| number(device, ["max_ports", "@ports"]).unwrap_or(DEFAULT_PORTS);
+    let bad: Vec<_> = devices.iter().filter(|device| has_many(ports(device))).collect();
+    // libvirt adds the controller of channels.
+    let is_implied = subject.form() == Form::Libvirt && devices.is_empty() && channels().next().is_some();
+    let verdict = match (&bad[..], is_implied && has_many(DEFAULT_PORTS)) {
+        ([], false) => return Verdict::pass("none has many that nobody uses"),
+        ([], true) => {
+            let found = format!("libvirt adds a controller with {DEFAULT_PORTS}, and {needed} would do");
+            Verdict::warn(found).unsaid("<controller type='virtio-serial'>", "libvirt adds it")
+        }
+        (bad, _) => {
+            let names: Vec<_> = bad.iter().map(|device| called(device)).collect();
+            let most = bad.iter().map(|device| ports(device)).max().unwrap_or(DEFAULT_PORTS);
+            let verdict = Verdict::warn(format!("{}: {most}, and {needed} would do", listed(&names)));
+            bad.iter().fold(verdict, |verdict, device| verdict.said(subject.form(), &device.place))
+        }
+    };
+    verdict.advice(match subject.form() {
+        Form::Libvirt => format!("<controller type='virtio-serial' index='0' ports='{needed}'/>"),
+        _ => format!("max_ports={needed}"),
+    })
 }

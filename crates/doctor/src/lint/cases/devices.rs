@@ -161,6 +161,25 @@ pub(super) fn of_devices() -> Vec<Cases> {
             vec![(any(), |vm| network(vm, |network| property(network, "vectors", "10")))],
         ),
         row(
+            "serial-ports",
+            vec![
+                (any(), |vm| serial(vm, &[], &[])),
+                (any(), |vm| serial(vm, &[], &[("nr", "1")])),
+                (any(), |vm| serial(vm, &[("max_ports", "16")], &[("nr", "7")])),
+                // libvirt adds the controller.
+                (any(), |vm| {
+                    vm.form = Form::Libvirt;
+                    vm.devices.push(device(DeviceKind::Serial, "virtserialport"));
+                }),
+            ],
+            vec![
+                (any(), |vm| serial(vm, &[("max_ports", "2")], &[("nr", "1")])),
+                (any(), |vm| serial(vm, &[("@ports", "4")], &[])),
+                (any(), |vm| serial(vm, &[], &[("address@port", "30")])),
+                (any(), |vm| serial(vm, &[("max_ports", "4294967295")], &[("nr", "4294967295")])),
+            ],
+        ),
+        row(
             "vhost-user-memory",
             vec![
                 (any(), |vm| vhost_user(vm, |_| {})),
