@@ -246,7 +246,7 @@ fn each_queue_tells_how_its_requests_were_waited_for() {
                 [0, 1, 2, 3].map(|part| times(&queue_now)[part].saturating_sub(times(&queue)[part]));
             assert!(worked > 0 && grown("requests") > 0, "{queue_now}");
             match polling {
-                "always" => assert!(polled > 0 && grown("kicks_asked") + slept == 0, "{queue_now}"),
+                "always" => assert!(polled > 0 && grown("kicks_asked") + slept == 0, "{queue}\n{queue_now}"),
                 _ => assert!(slept > 0 && grown("kicks_asked") > 0 && grown("kicks") > 0, "{queue_now}"),
             }
             assert!(grown("kicks") <= grown("kicks_asked") + 1, "{queue_now}");
