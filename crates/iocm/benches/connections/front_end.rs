@@ -5,7 +5,7 @@ use crate::Outcome;
 use iocm::device::net::TapQueue;
 use iocm::ring::RingFeatures;
 use iocm::testing::{DATA, Driver, FrontEnd, NEXT};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -47,14 +47,13 @@ impl Queue {
         if !driver.memory.parts(first, size, |part| memory = part.pointer) {
             return Err("the buffers are not in the guest's memory".into());
         }
-        front.kick = event()?;
         if !front.start(number, &driver.layout(), u32::from(BUFFERS), 0)? {
             return Err(format!("the back-end refuses virtqueue {number}").into());
         }
         let (free, buffers) = ((0..BUFFERS).collect(), vec![0; usize::from(BUFFERS)]);
         // A driver receives by the even ones.
         let writable = number.is_multiple_of(2);
-        Ok(Self { driver, kick: front.kick.try_clone()?, first, memory, free, buffers, writable })
+        Ok(Self { driver, kick: front.another_kick()?, first, memory, free, buffers, writable })
     }
 
     /// A buffer that the device does not have.
@@ -85,10 +84,6 @@ impl Queue {
     }
 }
 
-fn event() -> std::io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
 /// A queue pair and the queue of a tap.
 pub(crate) struct Pair {
     tap: Arc<TapQueue>,
@@ -106,11 +101,10 @@ pub(crate) fn pairs(taps: Vec<Arc<TapQueue>>, back_end: UnixStream) -> Outcome<V
     front.negotiate(&first, if taps.len() > 1 { MULTIQUEUE } else { 0 })?;
     let mut started = Vec::new();
     for (number, tap) in (0..).step_by(2).zip(taps) {
-        front.call = event()?;
         let receive = Queue::start(number, &first, &mut front)?;
         let transmit = Queue::start(number + 1, &first, &mut front)?;
         tap.attach(true);
-        started.push((tap, receive, transmit, front.call.try_clone()?));
+        started.push((tap, receive, transmit, front.another_call()?));
     }
     let front_end = Arc::new(front);
     let pair = |(tap, receive, transmit, call)| Pair {

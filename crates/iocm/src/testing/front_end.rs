@@ -196,6 +196,23 @@ impl FrontEnd {
         Ok((payload, file.ok_or(io::ErrorKind::InvalidData)?))
     }
 
+    /// The kick of the rings that were started until now; those that are started after it have another. Rings that different
+    /// workers serve need one each: whoever wakes first takes it from the others.
+    ///
+    /// # Errors
+    /// When the kernel gives no more files.
+    pub fn another_kick(&mut self) -> io::Result<OwnedFd> {
+        Ok(std::mem::replace(&mut self.kick, file()?))
+    }
+
+    /// The call of the rings that were started until now; those that are started after it have another.
+    ///
+    /// # Errors
+    /// When the kernel gives no more files.
+    pub fn another_call(&mut self) -> io::Result<OwnedFd> {
+        Ok(std::mem::replace(&mut self.call, file()?))
+    }
+
     /// Kicks.
     ///
     /// # Errors

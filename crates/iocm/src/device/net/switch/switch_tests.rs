@@ -6,6 +6,7 @@ use crate::ring::RingFeatures;
 use crate::session::{Backend, Session};
 use crate::testing::{FrontEnd, NetDriver};
 use crate::worker::WorkerOptions;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ const MODERN: u64 = 0xffff | 1 << 54 | 1 << 55 | 1 << 56;
 struct Guest {
     driver: NetDriver,
     front: FrontEnd,
+    /// That of the receive queue; the transmit queue's is the front-end's.
+    receive_kick: OwnedFd,
     backend: Arc<Backend>,
 }
 
@@ -34,8 +37,9 @@ impl Guest {
         assert_eq!(front.ask(17).unwrap(), 1, "pairs of queues");
         let base = if ring.packed { 0x8000_8000 } else { 0 };
         assert!(front.start(0, &driver.receive.layout(), 64, base).unwrap());
+        let receive_kick = front.another_kick().unwrap();
         assert!(front.start(1, &driver.transmit.layout(), 64, base).unwrap());
-        Self { driver, front, backend }
+        Self { driver, front, receive_kick, backend }
     }
 
     fn send(&mut self, frame: &[u8]) {
@@ -58,7 +62,7 @@ impl Guest {
         let before = self.driver.receive.offered();
         while self.driver.offer(2000).is_some() {}
         if self.driver.receive.must_kick(before) {
-            self.front.kick().unwrap();
+            rustix::io::write(&self.receive_kick, &1_u64.to_ne_bytes()).unwrap();
         }
     }
 
