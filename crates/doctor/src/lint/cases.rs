@@ -144,14 +144,10 @@ fn vhost_user(vm: &mut Definition, change: impl Fn(&mut Device)) {
 
 /// A virtio-serial device and a channel, with these properties.
 fn serial(vm: &mut Definition, of_device: &[(&str, &str)], of_channel: &[(&str, &str)]) {
-    let add = |device: &mut Device, all: &[(&str, &str)]| {
-        device.properties =
-            all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    };
     let mut controller = device(DeviceKind::Controller, "virtio-serial-pci");
     let mut channel = device(DeviceKind::Serial, "virtserialport");
-    add(&mut controller, of_device);
-    add(&mut channel, of_channel);
+    of_device.iter().for_each(|(name, value)| property(&mut controller, name, value));
+    of_channel.iter().for_each(|(name, value)| property(&mut channel, name, value));
     vm.devices.extend([controller, channel]);
 }
 

@@ -116,8 +116,7 @@ impl HeaderOffsets {
     /// A hash that is the same for all packets of a connection in this direction. Its upper bits depend on all bytes alike.
     #[must_use]
     pub(crate) fn flow(&self, head: &[u8]) -> u64 {
-        let [from, to, from_port, to_port] = self.ends(head);
-        hash([from, to, from_port, to_port])
+        hash(self.ends(head))
     }
 
     /// [`Self::flow`] of the packets in the other direction.

@@ -53,6 +53,13 @@ struct Plugged {
     steering: Arc<Steering>,
 }
 
+impl Plugged {
+    /// The number of queue pairs that its guest uses.
+    fn open(&self) -> usize {
+        self.backlogs.iter().take_while(|backlog| backlog.is_open()).count()
+    }
+}
+
 impl Drop for Port {
     fn drop(&mut self) {
         self.switch.unplug(self.number);

@@ -140,13 +140,15 @@ impl Sender {
             None => return Ok(Forwarded::Filtered),
         };
         let port = &self.ports[index];
-        let pair = match (self.steers, port.backlogs.len()) {
-            (false, 1) => 0,
-            _ => {
+        let pair = match (self.steers, port.open()) {
+            (false, 0 | 1) => 0,
+            (_, open) => {
                 let mut head = [0; HEAD];
                 let count = chain.read(skip, &mut head);
-                note(&self.port, self.pair, &head[..count], now);
-                choose(port, &head[..count], now)
+                let head = &head[..count];
+                let offsets = HeaderOffsets::of(head);
+                note(&self.port, self.pair, offsets, head, now);
+                choose(port, open, offsets, head, now)
             }
         };
         let backlog = &*port.backlogs[pair];
@@ -280,13 +282,15 @@ impl Sender {
     /// Floods the packet in the scratch batch.
     fn flood(&mut self, header: &NetHeader, now: u64) -> Forwarded {
         let mut verdict = Forwarded::Filtered;
-        let head = self.scratch.bytes().min(HEAD);
-        note(&self.port, self.pair, &self.scratch.from(0)[..head], now);
+        let count = self.scratch.bytes().min(HEAD);
+        let head = &self.scratch.from(0)[..count];
+        let offsets = HeaderOffsets::of(head);
+        note(&self.port, self.pair, offsets, head, now);
         for (index, port) in self.ports.iter().enumerate() {
             if port.number == self.port.number {
                 continue;
             }
-            let pair = choose(port, &self.scratch.from(0)[..head], now);
+            let pair = choose(port, port.open(), offsets, &self.scratch.from(0)[..count], now);
             let backlog = &*port.backlogs[pair];
             let batch = match self.outbox.place(backlog, index, pair) {
                 Ok(batch) => batch,
@@ -339,26 +343,19 @@ impl Sender {
 }
 
 /// Has a guest with several queue pairs receive by the one by which it sends this packet what answers it.
-fn note(port: &Port, pair: u16, head: &[u8], now: u64) {
-    if port.steering.is_used()
-        && let Some(offsets) = HeaderOffsets::of(head)
-    {
+fn note(port: &Port, pair: u16, offsets: Option<HeaderOffsets>, head: &[u8], now: u64) {
+    if let Some(offsets) = offsets.filter(|_| port.steering.is_used()) {
         port.steering.note(offsets.flow_back(head), pair, now);
     }
 }
 
-/// Chooses the receive queue of a packet: that of the pair by which the guest sends in this connection, or else the same one
-/// for all packets of a connection.
-fn choose(port: &Plugged, head: &[u8], now: u64) -> usize {
-    let open = port.backlogs.iter().take_while(|backlog| backlog.is_open()).count();
-    if open < 2 {
-        return 0;
-    }
-    HeaderOffsets::of(head).map_or(0, |offsets| {
-        let flow = offsets.flow(head);
-        let steered = port.steering.find(flow, now).filter(|pair| *pair < open);
-        steered.unwrap_or_else(|| queue_of(flow, open))
-    })
+/// Chooses the receive queue of a packet, one of those that are open: that of the pair by which the guest sends in this
+/// connection, or else the same one for all packets of a connection.
+fn choose(port: &Plugged, open: usize, offsets: Option<HeaderOffsets>, head: &[u8], now: u64) -> usize {
+    let Some(offsets) = offsets.filter(|_| open > 1) else { return 0 };
+    let flow = offsets.flow(head);
+    let steered = port.steering.find(flow, now).filter(|pair| *pair < open);
+    steered.unwrap_or_else(|| queue_of(flow, open))
 }
 
 /// Adds a packet to a batch, after carrying out the offloads that its receiver lacks, in place.
