@@ -5,7 +5,7 @@ use super::command::{Command, Given, cut};
 use super::properties::{Properties, Property};
 use super::readconfig;
 use crate::{Files, Place, Text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// An option with its properties.
@@ -36,9 +36,14 @@ impl Item {
         self.value(key).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
-    /// All properties as written.
+    /// All properties as written; of one that is given several times the last, as QEMU does.
     pub(super) fn pairs(&self) -> Vec<(String, String)> {
-        self.properties.list.iter().map(|one| (one.key.clone(), one.value.clone())).collect()
+        let mut known = HashSet::new();
+        let is_last = |one: &&Property| known.insert(one.key.replace('_', "-"));
+        let last = self.properties.list.iter().rev().filter(is_last);
+        let mut pairs: Vec<_> = last.map(|one| (one.key.clone(), one.value.clone())).collect();
+        pairs.reverse();
+        pairs
     }
 }
 

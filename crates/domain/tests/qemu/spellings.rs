@@ -197,3 +197,13 @@ fn encryption_is_the_type_of_its_object_and_a_disk_has_the_driver_of_its_node() 
          -device virtio-blk-pci,drive=v");
     assert_eq!(vdpa.devices[0].backend.as_ref().unwrap().value, Backend::Vdpa);
 }
+
+#[test]
+fn a_property_that_is_given_twice_has_the_last_value() {
+    let pairs = |vm: &Definition| vm.devices[0].properties[1..].to_vec();
+    let expected = [("max_ports".to_owned(), "2".to_owned())];
+    for first in ["max_ports=4", "max-ports=4", "max_ports=4,max_ports=31"] {
+        let line = format!("-nodefaults -device virtio-serial-pci,{first},max_ports=2");
+        assert_eq!(pairs(&vm(&line)), expected, "{line}");
+    }
+}

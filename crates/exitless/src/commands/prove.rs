@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use files::Replacement;
 use lab::{Happening, Lab, Laboratory, Request};
 use prove::{EPYC_SWITCH_CYCLES, Judgement, Plan, Proof, Recording, analyse, collect, write_samples};
 
@@ -153,8 +154,7 @@ fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
             recording.at_other_costs.push(Recording { switch_cycles: Some(cycles), ..other });
         }
     }
-    let out = File::create(file).with_context(|| format!("Could not write {}", file.display()))?;
-    recording.write(BufWriter::new(out)).with_context(|| format!("Could not write {}", file.display()))?;
+    write_file(file, |out| Ok(recording.write(out)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -200,19 +200,25 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
 
 fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
-    let create = |name: &str| {
-        let path = folder.join(name);
-        File::create(&path).map(BufWriter::new).with_context(|| format!("Could not write {}", path.display()))
-    };
-    recording.write(create(RECORDING)?).context("Could not write the recording")?;
-    write_samples(recording, create("samples.parquet")?)?;
-    let mut result = create("result.json")?;
-    serde_json::to_writer_pretty(&mut result, outcome)?;
-    result.flush().context("Could not write the result")?;
-    let mut page = create("report.html")?;
-    page.write_all(report::prove::page(outcome, recording).as_bytes())
-        .and_then(|()| page.flush())
-        .context("Could not write the page")
+    write_file(&folder.join(RECORDING), |out| Ok(recording.write(out)?))?;
+    write_file(&folder.join("samples.parquet"), |out| Ok(write_samples(recording, out)?))?;
+    write_file(&folder.join("result.json"), |out| Ok(serde_json::to_writer_pretty(out, outcome)?))?;
+    write_file(&folder.join("report.html"), |out| {
+        Ok(out.write_all(report::prove::page(outcome, recording).as_bytes())?)
+    })
+}
+
+/// Writes a file whole or not at all.
+fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<&File>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let cannot = || format!("Could not write {}", path.display());
+    let new = Replacement::begin(path, 0o666).with_context(cannot)?;
+    let mut out = BufWriter::new(new.file());
+    write(&mut out).and_then(|()| Ok(out.flush()?)).with_context(cannot)?;
+    drop(out);
+    new.finish().with_context(cannot)
 }
 
 fn print(outcome: &Proof, arguments: &Arguments) -> anyhow::Result<()> {

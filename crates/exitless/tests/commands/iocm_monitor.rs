@@ -135,7 +135,9 @@ fn a_core_without_io_is_given_back_and_a_dry_run_only_says_so() {
     assert_eq!(rest, [Value::Null; 0], "it wants the same in each of the periods that follow");
     assert_eq!(served.workers()["w.0"]["cpu"], "0", "a dry run changes nothing");
 
-    let trace = served.path("load.trace");
+    let (trace, other) = (served.path("load.trace"), served.path("other"));
+    std::fs::write(&other, "kept").unwrap();
+    std::fs::hard_link(&other, &trace).unwrap();
     let (spare, _) = said_until_spare(served.monitor(&["--record", &trace]), Duration::from_millis(1500));
     assert!(
         spare["figures"]["useful"].as_f64() < Some(0.5) && spare["actions"].as_array().unwrap().len() == 2,
@@ -146,6 +148,7 @@ fn a_core_without_io_is_given_back_and_a_dry_run_only_says_so() {
     assert!(!served.file("state").exists(), "nobody tells anything any more");
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.starts_with("{\"trace\":1,\"machine\""), "{trace}");
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "kept", "a trace writes into no file that is there");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use files::Replacement;
 use host::CpuSet;
 use iocm::config::SOCKET;
 use iocm_monitor::actuator::{Actuator, Pinning, Vhost, Workers};
@@ -127,8 +128,13 @@ impl<'a, A: Actuator> Session<'a, A> {
             );
         }
         let record = |path: &PathBuf| {
-            let file = File::create(path);
-            let file = file.with_context(|| format!("Could not write the trace {}", path.display()))?;
+            let begin = || {
+                let mut new = Replacement::begin(path, 0o666)?;
+                // It is there while it grows, and after a kill.
+                new.place()?;
+                new.file().try_clone()
+            };
+            let file = begin().with_context(|| format!("Could not write the trace {}", path.display()))?;
             anyhow::Ok(Recorder::new(file, 1.0))
         };
         let recorder = arguments.record.as_ref().map(record).transpose()?;
