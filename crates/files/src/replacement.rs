@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A file that is written beside its place, and put there at once. Whoever reads sees the old one or the new one, before
 /// and after a crash. What is dropped before leaves nothing, and the old one as it was.
 ///
-/// A path that is no regular file (`/dev/stdout`, a FIFO) is written to as it is.
+/// A path that is no regular file (`/dev/stdout`, a FIFO) is written to as it is, unless others can have put it there.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,
@@ -34,19 +34,23 @@ impl Replacement {
     /// # Errors
     /// When it cannot be written.
     pub fn begin(path: &Path, mode: u32) -> io::Result<Self> {
-        let found = std::fs::metadata(path);
-        if found.as_ref().is_ok_and(|found| !found.is_file()) {
-            return Ok(Self { file: File::options().write(true).open(path)?, place: None });
-        }
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = Directory::open(parent.unwrap_or(Path::new(".")), Missing::Refused);
         let directory = directory.map_err(crate::Error::into_io)?;
-        let is_link = std::fs::symlink_metadata(directory.reach(name)).is_ok_and(|entry| entry.is_symlink());
-        if is_link && !directory.is_ours()? {
-            let why =
-                format!("{} is a symbolic link in a directory of others: name the file", path.display());
+        let entry = std::fs::symlink_metadata(directory.reach(name));
+        let is_link = entry.as_ref().is_ok_and(std::fs::Metadata::is_symlink);
+        if entry.is_ok_and(|entry| !entry.is_file()) && !directory.is_ours()? {
+            // A link leads anywhere, and a FIFO makes whoever opens it wait.
+            let why = format!(
+                "{} is no regular file, in a directory of others: name a file, or one in your own directory",
+                path.display()
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        let found = std::fs::metadata(path);
+        if found.as_ref().is_ok_and(|found| !found.is_file()) {
+            return Ok(Self { file: File::options().write(true).open(path)?, place: None });
         }
         if is_link && found.is_ok() {
             // The link stays, and what it stands for is replaced.
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_others_can_have_put_there_is_not_followed() {
+    fn a_link_or_a_fifo_that_others_can_have_put_there_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let theirs = folder.path().join("theirs");
         std::fs::create_dir(&theirs).unwrap();
@@ -231,6 +235,18 @@ mod tests {
         std::fs::write(&path, "old").unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let error = Replacement::begin(&link, 0o666).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        // Nobody reads from this one: opening it would last for ever.
+        let pipe = theirs.join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o666),
+            0,
+        )
+        .unwrap();
+        let error = Replacement::begin(&pipe, 0o666).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         // Where nothing is followed, the link itself is what goes.
         let directory = Directory::open(&theirs, Missing::Refused).unwrap();

@@ -70,11 +70,10 @@ impl Snapshot {
     /// # Errors
     /// If the file or its directory cannot be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return self.write(File::options().write(true).open(path)?);
-        }
         let new = files::Replacement::begin(path, 0o600)?;
-        new.file().set_permissions(fs::Permissions::from_mode(0o600))?;
+        if new.is_beside() {
+            new.file().set_permissions(fs::Permissions::from_mode(0o600))?;
+        }
         self.write(io::BufWriter::new(new.file()))?;
         new.finish()
     }
