@@ -23,6 +23,8 @@ const TIMED_OUT: i32 = 110;
 const MOST_LEFT: u32 = 64;
 /// A look that takes no longer than this is a busy machine's, and not held against a user.
 const NOTICED: Duration = Duration::from_millis(100);
+/// So much of each look is held against nobody: a host may have ten thousand processes.
+const FREE: Duration = Duration::from_millis(10);
 /// The time after which a wait is forgotten.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
@@ -116,8 +118,8 @@ impl Looks {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tests whether a look may begin, with what was waited so far.
-    fn may_begin(&self, home: &Path) -> bool {
+    /// Tests whether a look at a user's process may begin, with what was waited so far.
+    fn may_begin(&self, home: &Path, user: u32) -> bool {
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
         if state.since.elapsed() > REMEMBERED {
@@ -131,8 +133,7 @@ impl Looks {
         if state.held.values().sum::<u32>() >= MOST_LEFT {
             return false;
         }
-        state.users.is_empty()
-            || state.users.get(&user_of(home)).is_none_or(|waited| *waited < self.patience.user)
+        state.users.get(&user).is_none_or(|waited| *waited < self.patience.user)
     }
 
     fn look<T: Send + 'static>(
@@ -140,7 +141,9 @@ impl Looks {
         home: &Path,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        if !self.may_begin(home) {
+        // Before the look: a process that is gone afterwards would be root's.
+        let user = user_of(home);
+        if !self.may_begin(home, user) {
             return Err(io::Error::from_raw_os_error(TIMED_OUT));
         }
         let begun = Instant::now();
@@ -165,9 +168,9 @@ impl Looks {
         let mut state = self.state();
         let state = state.get_or_insert_with(State::new);
         let waited = begun.elapsed();
-        state.all += waited;
+        state.all += waited.saturating_sub(FREE);
         if waited > NOTICED {
-            *state.users.entry(user_of(home)).or_default() += waited;
+            *state.users.entry(user).or_default() += waited;
         }
         match found {
             Ok(found) => Ok(found),
