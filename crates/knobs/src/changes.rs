@@ -42,10 +42,10 @@ impl<A: Actions> Changes<A> {
     /// Prepares changes of the host below `root`. `command` is the command line that the journal shows.
     ///
     /// # Errors
-    /// [`Error::JournalWrite`] when there can be no journal.
+    /// [`Error::JournalWrite`] when there can be no journal, [`Error::Access`] when nothing is known of this process.
     pub fn begin(root: &Path, actions: A, command: Vec<String>) -> Result<Self, Error> {
         let journal = Journal::open(root)?;
-        Ok(Self { owner: Owner::current(root), journal, actions, command, held: Vec::new() })
+        Ok(Self { owner: Owner::current(root)?, journal, actions, command, held: Vec::new() })
     }
 
     /// Makes a change: it is announced in the journal, made, and read back.
@@ -132,7 +132,7 @@ impl<A: Actions> Changes<A> {
         let lock = self.journal.lock()?;
         let root = self.journal.root().to_owned();
         if let Change::Affinity { tid, start_ticks, .. } = &change {
-            if crate::owner::start_ticks(&root, *tid) != Some(*start_ticks) {
+            if !crate::owner::is_thread(&root, *tid, *start_ticks)? {
                 return Err(Error::ThreadGone { tid: *tid });
             }
         }
@@ -249,7 +249,7 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
         }
         Change::Command { .. } => Before::Unknown,
         Change::Affinity { tid, start_ticks, .. } => {
-            if crate::owner::start_ticks(root, *tid) != Some(*start_ticks) {
+            if !crate::owner::is_thread(root, *tid, *start_ticks)? {
                 return Err(Error::ThreadGone { tid: *tid });
             }
             Before::Affinity { cpus: actions.affinity(*tid)? }

@@ -16,7 +16,7 @@ fn file(path: &str) -> Change {
 
 fn intend(journal: &Journal, change: Change) -> Result<Entry, Error> {
     let lock = journal.lock()?;
-    let owner = Owner::current(journal.root());
+    let owner = Owner::current(journal.root()).unwrap();
     let before = before(&change);
     journal.intend(&lock, (&owner, &["exitless".to_owned()]), false, change, before)
 }

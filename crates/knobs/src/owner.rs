@@ -1,7 +1,8 @@
 //! Which process made a change.
 
-use crate::under;
+use crate::{Error, under};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::Path;
 
 /// A process, named once and for all.
@@ -9,7 +10,7 @@ use std::path::Path;
 pub struct Owner {
     /// Its number.
     pub pid: i32,
-    /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22); 0 when that cannot be read.
+    /// When it started, in clock ticks since boot (proc_pid_stat(5), field 22); 0 when there is no such process.
     pub start_ticks: u64,
     /// The boot in which it ran (`/proc/sys/kernel/random/boot_id`); empty when that cannot be read.
     pub boot: String,
@@ -17,10 +18,12 @@ pub struct Owner {
 
 impl Owner {
     /// This process, as the host below `root` sees it.
-    #[must_use]
-    pub fn current(root: &Path) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Access`] when its start cannot be read: it would count as ended.
+    pub fn current(root: &Path) -> Result<Self, Error> {
         let pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        Self { pid, start_ticks: start_ticks(root, pid).unwrap_or(0), boot: boot(root) }
+        Ok(Self { pid, start_ticks: started(root, pid)?.unwrap_or(0), boot: boot(root) })
     }
 
     /// Tests whether a boot has ended it. One that cannot be told from this one has not.
@@ -29,10 +32,11 @@ impl Owner {
         !now.is_empty() && !self.boot.is_empty() && self.boot != now
     }
 
-    /// Tests whether it still runs.
+    /// Tests whether it still runs. One of which that cannot be told does.
     #[must_use]
     pub fn alive(&self, root: &Path) -> bool {
-        !self.rebooted(root) && start_ticks(root, self.pid).is_some_and(|ticks| ticks == self.start_ticks)
+        !self.rebooted(root)
+            && start_ticks(root, self.pid).map_or(true, |found| found == Some(self.start_ticks))
     }
 }
 
@@ -45,14 +49,34 @@ pub(crate) fn boot(root: &Path) -> String {
 /// Bytes of a `stat`; the longest have some 400.
 const LONGEST_STAT: u64 = 4096;
 
-/// When a process or thread started, in clock ticks since boot.
-pub(crate) fn start_ticks(root: &Path, pid: i32) -> Option<u64> {
+/// When a process or thread started, in clock ticks since boot; `None` if there is none of this number. A failure to read it is
+/// not its end: there may be no thread or descriptor left for the look.
+fn start_ticks(root: &Path, pid: i32) -> io::Result<Option<u64>> {
     // The number may belong to a process by now that holds whoever looks.
-    let bytes = files::look_into(&under(root, &format!("/proc/{pid}")), "stat", LONGEST_STAT).ok()?;
+    let read = files::look_into(&under(root, &format!("/proc/{pid}")), "stat", LONGEST_STAT);
+    let bytes = match read {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     let stat = String::from_utf8_lossy(&bytes);
     // The name, field 2, may hold blanks and brackets; the last bracket ends it.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(22 - 3)?.parse().ok()
+    let after_name = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(22 - 3));
+    let ticks = after_name.and_then(|ticks| ticks.parse().ok());
+    ticks.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no start time"))
+}
+
+fn started(root: &Path, pid: i32) -> Result<Option<u64>, Error> {
+    let path = || under(root, &format!("/proc/{pid}/stat"));
+    start_ticks(root, pid).map_err(|source| Error::Access { doing: "read", path: path(), source })
+}
+
+/// Tests whether a thread is the one that started then.
+pub(crate) fn is_thread(root: &Path, tid: i32, began: u64) -> Result<bool, Error> {
+    Ok(started(root, tid)? == Some(began))
 }
 
 #[cfg(test)]
@@ -62,10 +86,27 @@ mod tests {
     #[test]
     fn this_process_is_alive_and_one_of_another_start_or_boot_is_not() {
         let root = Path::new("/");
-        let this = Owner::current(root);
+        let this = Owner::current(root).unwrap();
         assert!(this.start_ticks > 0);
         assert!(this.alive(root));
         assert!(!Owner { start_ticks: this.start_ticks + 1, ..this.clone() }.alive(root));
         assert!(!Owner { boot: "another".to_owned(), ..this }.alive(root));
+    }
+
+    #[test]
+    fn a_process_of_which_nothing_can_be_read_has_not_ended() {
+        let root = tempfile::tempdir().unwrap();
+        let owner = Owner { pid: 7, start_ticks: 341, boot: String::new() };
+        assert!(!owner.alive(root.path()) && !is_thread(root.path(), 7, 341).unwrap());
+        let stat = root.path().join("proc/7/stat");
+        std::fs::create_dir_all(stat.parent().unwrap()).unwrap();
+        for unread in ["", "7 (cut"] {
+            std::fs::write(&stat, unread).unwrap();
+            assert!(owner.alive(root.path()), "{unread:?}");
+            assert!(is_thread(root.path(), 7, 341).unwrap_err().to_string().contains("proc/7/stat"));
+        }
+        std::fs::remove_file(&stat).unwrap();
+        std::fs::create_dir(&stat).unwrap();
+        assert!(owner.alive(root.path()) && is_thread(root.path(), 7, 341).is_err());
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
         }
         (Change::Command { undo: None, .. }, _) => already("it needs no undoing"),
         (Change::Affinity { tid, start_ticks, .. }, Before::Affinity { cpus: old }) => {
-            if crate::owner::start_ticks(root, *tid) != Some(*start_ticks) {
+            if !crate::owner::is_thread(root, *tid, *start_ticks)? {
                 return already("the thread has ended");
             }
             match actions.affinity(*tid) {
