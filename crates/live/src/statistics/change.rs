@@ -2,7 +2,7 @@
 
 use super::{Counters, VmStatistics};
 use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The growth of each counter, and the time for it.
@@ -15,8 +15,8 @@ pub struct StatisticsChange {
     pub total: Counters,
     /// Growth by vCPU; those that were not in both readings are left out.
     pub vcpus: BTreeMap<u32, Counters>,
-    /// Counters of the VM that went back, and have no growth: somebody reset them through debugfs, or a vCPU
-    /// was unplugged.
+    /// Counters of the VM that have no growth: they went back, because somebody reset them through debugfs, or they are sums
+    /// over vCPUs of which one was unplugged or plugged in meanwhile. One that comes back goes on with its old counts.
     pub reset: Vec<String>,
 }
 
@@ -35,7 +35,16 @@ impl VmStatistics {
             return None;
         }
         let mut reset = Vec::new();
-        let total = grown(&before.total, &self.total, |name| reset.push(name.to_owned()));
+        let mut total = grown(&before.total, &self.total, |name| reset.push(name.to_owned()));
+        let only_in = |one: &'_ Self, other: &Self| {
+            let vcpus = one.vcpus.iter().filter(|(number, _)| !other.vcpus.contains_key(number));
+            vcpus.flat_map(|(_, counters)| counters.keys().cloned()).collect::<BTreeSet<_>>()
+        };
+        for name in &only_in(before, self) | &only_in(self, before) {
+            if total.remove(&name).is_some() {
+                reset.push(name);
+            }
+        }
         let vcpus = self.vcpus.iter().filter_map(|(number, counters)| {
             Some((*number, grown(before.vcpus.get(number)?, counters, |_| {})))
         });
@@ -95,6 +104,27 @@ mod tests {
         assert_eq!(change.vcpus[&0], change.total);
         assert_eq!(change.reset, ["io_exits"]);
         assert_eq!((change.per_second("exits"), change.per_second("io_exits")), (Some(100.0), None));
+    }
+
+    #[test]
+    fn sums_over_other_vcpus_have_no_growth() {
+        let now = Instant::now();
+        let of = |after: u64, exits: &[(u32, u64)]| VmStatistics {
+            vcpus: exits.iter().map(|&(vcpu, exits)| (vcpu, [("exits".to_owned(), exits)].into())).collect(),
+            ..reading(
+                now + Duration::from_secs(after),
+                &[("exits", exits.iter().map(|one| one.1).sum()), ("pages", 5 + after)],
+            )
+        };
+        let [both, one, again] =
+            [of(0, &[(0, 10), (1, 90)]), of(1, &[(0, 1010)]), of(2, &[(0, 1020), (1, 95)])];
+        for (before, after) in [(&both, &one), (&one, &again)] {
+            let change = after.since(before).unwrap();
+            assert_eq!(change.total, Counters::from([("pages".to_owned(), 1)]));
+            assert_eq!(change.reset, ["exits"]);
+            assert!(change.vcpus.contains_key(&0) && change.vcpus.len() == 1);
+        }
+        assert_eq!(again.since(&both).unwrap().total["exits"], 1015);
     }
 
     #[test]
