@@ -143,8 +143,15 @@ impl Monitor {
             return connect(process.join("cwd").join(path));
         };
         let within = connect(process.join("root").join(absolute));
-        let Err(QmpError::Connect { .. }) = within else { return within };
-        match Self::connect(&root.join(absolute), timeout) {
+        match &within {
+            // The process holds whoever looks, and the path may lead to it in our file system too.
+            Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::TimedOut => {
+                return within;
+            }
+            Err(QmpError::Connect { .. }) => {}
+            _ => return within,
+        }
+        match connect(root.join(absolute)) {
             Err(QmpError::Connect { source, .. }) if source.kind() == io::ErrorKind::NotFound => within,
             other => other,
         }
