@@ -128,6 +128,10 @@ impl Samples for NoSamples {
         Vec::new()
     }
 
+    fn seconds(&self) -> f64 {
+        2.5
+    }
+
     fn warnings(&self) -> Vec<String> {
         vec!["nothing was sampled".to_owned()]
     }
@@ -245,6 +249,7 @@ fn every_cell_is_run_once_with_its_figures_and_skew() {
         assert_eq!(run.guest_facts[0]["kernel"], "6.12");
         assert_eq!(run.start_skew.is_some(), run.cell.guests == 2);
         assert_eq!(run.warnings, ["nothing was sampled"]);
+        assert_eq!(run.sampled, Some(2.5));
     }
     assert_eq!(kept.iter().find_map(|run| run.start_skew), Some(0.001));
 }

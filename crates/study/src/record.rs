@@ -91,6 +91,10 @@ pub struct Run {
     pub spent: f64,
     /// Its duration in seconds, from the guests' release to the last one's end.
     pub took: f64,
+    /// Seconds for which the host was sampled: more than [`Self::took`] by the guests' release and until their end is noticed.
+    /// `None` if it was not, and in results from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<f64>,
     /// The time from the first guest's start to the last one's, in seconds.
     pub start_skew: Option<f64>,
     /// The figures of each guest's workload, in the order of guests.
@@ -119,6 +123,7 @@ impl Run {
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             spent: 0.0,
             took: 0.0,
+            sampled: None,
             start_skew: None,
             guests: Vec::new(),
             host: Vec::new(),
@@ -127,6 +132,11 @@ impl Run {
             failure: None,
             warnings: Vec::new(),
         }
+    }
+
+    /// The seconds that the rates of [`Self::host`] are over.
+    pub(crate) fn host_seconds(&self) -> f64 {
+        self.sampled.unwrap_or(self.took)
     }
 }
 

@@ -28,6 +28,7 @@ fn keep(store: &mut Store, index: usize, failure: Option<&str>) -> Run {
         started: 1,
         spent: 1.0,
         took: 0.5,
+        sampled: None,
         start_skew: Some(0.001),
         guests: vec![Vec::new()],
         host: Vec::new(),

@@ -189,6 +189,20 @@ fn exits_are_told_a_second_and_for_each_unit_of_work() {
 }
 
 #[test]
+fn exits_of_work_are_those_of_all_the_time_that_was_sampled() {
+    let mut collected = with_work();
+    // One arm's end is noticed late: its rates are over 12 seconds of work and 6 of nothing.
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.sampled = Some(if run.cell.arm["apicv"] == "on" { 18.0 } else { 12.0 });
+        let rate = run.host.iter_mut().find(|metric| metric.name == "exits.total").unwrap();
+        rate.value = 12_000.0 * f64::from(run.cell.guests) / run.sampled.unwrap();
+    }
+    let findings = analyse(&collected, false).unwrap();
+    let of_work = figure(&findings, "threads", "exits-per-event.total");
+    assert!(of_work.points.iter().all(|point| point.comparisons[0].percent.unwrap().abs() < 1e-6));
+}
+
+#[test]
 fn a_load_that_does_not_tell_its_work_has_rates_alone() {
     let mut collected = with_work();
     collected.runs[0].run.guests[0].retain(|metric| metric.name != "work.events");

@@ -34,6 +34,7 @@ pub struct Sampler {
 #[derive(Debug, Default)]
 pub struct HostSamples {
     metrics: Vec<Metric>,
+    seconds: f64,
     warnings: Vec<String>,
     table: Vec<u8>,
     profile: Option<(Isa, Profile)>,
@@ -78,6 +79,10 @@ impl HostSamples {
 impl Samples for HostSamples {
     fn metrics(&self) -> Vec<Metric> {
         self.metrics.clone()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -161,7 +166,8 @@ fn sample(
         warnings.push(format!("The raw samples are missing: {error}"));
         Vec::new()
     });
-    HostSamples { metrics, warnings, table, profile: seen.profile }
+    let seconds = Duration::from_nanos(elapsed_ns).as_secs_f64();
+    HostSamples { metrics, seconds, warnings, table, profile: seen.profile }
 }
 
 fn elapsed(began_ns: u64, last: &Reading) -> u64 {

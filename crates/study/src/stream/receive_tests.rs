@@ -23,6 +23,7 @@ fn run(index: usize) -> Run {
         started: 1,
         spent: 1.0,
         took: 0.5,
+        sampled: None,
         guests: vec![Vec::new()],
         ..Run::begun(slot.cell, slot.position, 0)
     }

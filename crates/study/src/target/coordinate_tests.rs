@@ -62,6 +62,7 @@ fn run(slot: &Slot) -> Run {
         started: 1,
         spent: 1.0,
         took: 0.5,
+        sampled: None,
         guests: vec![Vec::new()],
         ..Run::begun(slot.cell.clone(), slot.position, 0)
     }

@@ -24,9 +24,9 @@ pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
     work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
 }
 
-/// The exits for each unit of work of a run of `took` seconds with these figures of the host, if the workload reports its
-/// work. They are over the whole run, so they include those of the tool's start and end.
-pub(crate) fn of_work(host: &[Metric], took: f64, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
+/// The exits for each unit of work of a run whose host was sampled for so many seconds, with these figures, if the workload
+/// reports its work. They are all of that time, so they include those of the tool's start and end.
+pub(crate) fn of_work(host: &[Metric], seconds: f64, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };
     let rates = host.iter().filter(|metric| metric.unit == Unit::PerSecond);
     let each = rates.filter_map(|metric| {
@@ -36,7 +36,7 @@ pub(crate) fn of_work(host: &[Metric], took: f64, work: Option<(WorkUnit, f64)>)
             unit: Unit::PerOperation,
             better: Better::Lower,
             combine: Combine::Single,
-            value: metric.value * took / amount,
+            value: metric.value * seconds / amount,
         })
     });
     each.collect()
