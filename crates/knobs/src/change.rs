@@ -70,6 +70,8 @@ impl Change {
             Self::File { path, .. } => {
                 ["/run/", "/sys/", "/proc/", "/dev/"].iter().any(|place| path.starts_with(place))
             }
+            // Xen keeps what xenpm sets in its memory.
+            Self::Command { undo: Some(words), .. } => words.first().is_some_and(|program| program == "xenpm"),
             Self::Command { .. } => false,
         }
     }
@@ -228,6 +230,18 @@ pub enum After {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_boot_undoes_what_xen_or_the_kernel_keeps_in_memory() {
+        let command = |line: &str| {
+            let words = || Some(line.split(' ').map(str::to_owned).collect());
+            Change::Command { run: words(), undo: words() }
+        };
+        assert!(command("xenpm set-scaling-governor 0 performance").volatile());
+        assert!(!command("update-grub").volatile());
+        let file = |path: &str| Change::File { path: path.to_owned(), content: None };
+        assert!(file("/run/x").volatile() && !file("/etc/x").volatile());
+    }
 
     #[test]
     fn lists_of_cpus_are_read() {
