@@ -30,6 +30,14 @@ pub trait Actions {
     /// [`Error::Start`] or [`Error::Command`].
     fn run(&mut self, command: &[String]) -> Result<(), Error>;
 
+    /// What a program prints that changes nothing. A machine that is played need not have one.
+    ///
+    /// # Errors
+    /// [`Error::Start`] or [`Error::Command`].
+    fn shown(&self, command: &[String]) -> Result<Vec<u8>, Error> {
+        Err(Error::Start { command: command.join(" "), source: io::ErrorKind::Unsupported.into() })
+    }
+
     /// The CPUs on which a thread may run, as the kernel lists CPUs.
     ///
     /// # Errors
@@ -53,6 +61,8 @@ const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/b
 const LINES: usize = 5;
 /// The number of bytes that are looked at, from the end of its messages.
 const MOST_SAID: u64 = 64 << 10;
+/// The number of bytes that are taken of what a program shows.
+const MOST_SHOWN: u64 = 16 << 20;
 
 impl Actions for RunningHost {
     fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error> {
@@ -67,35 +77,17 @@ impl Actions for RunningHost {
     }
 
     fn run(&mut self, command: &[String]) -> Result<(), Error> {
-        let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-        let whole = command.join(" ");
-        let path = match std::env::var("PATH") {
-            Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
-            _ => PLACES.to_owned(),
-        };
-        let failed = |source| Error::Start { command: whole.clone(), source };
-        // No pipe: what a program leaves running would hold it open, and its end be waited for.
-        let mut said = File::from(
-            memfd_create("exitless-said", MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?,
-        );
-        let status = Command::new(program)
-            .args(arguments)
-            .env("PATH", path)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
-            .process_group(0)
-            .stdout(Stdio::null())
-            .stderr(said.try_clone().map_err(failed)?)
-            .status()
-            .map_err(failed)?;
-        if status.success() {
-            return Ok(());
-        }
-        let said = last_of(&mut said).map_err(failed)?;
-        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
-        Err(Error::Command { command: whole, status: status.to_string(), said })
+        run(command, Stdio::null())
+    }
+
+    fn shown(&self, command: &[String]) -> Result<Vec<u8>, Error> {
+        let failed = |source| Error::Start { command: command.join(" "), source };
+        let mut shown = memory("exitless-shown").map_err(failed)?;
+        run(command, shown.try_clone().map_err(failed)?.into())?;
+        shown.rewind().map_err(failed)?;
+        let mut bytes = Vec::new();
+        shown.take(MOST_SHOWN).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(bytes)
     }
 
     fn affinity(&self, tid: i32) -> Result<String, Error> {
@@ -117,6 +109,42 @@ impl Actions for RunningHost {
             other => Error::access("set the CPUs of", format!("/proc/{tid}"))(other.into()),
         })
     }
+}
+
+/// Runs a program to its end.
+fn run(command: &[String], output: Stdio) -> Result<(), Error> {
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let whole = command.join(" ");
+    let path = match std::env::var("PATH") {
+        Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
+        _ => PLACES.to_owned(),
+    };
+    let failed = |source| Error::Start { command: whole.clone(), source };
+    // No pipe: what a program leaves running would hold it open, and its end be waited for.
+    let mut said = memory("exitless-said").map_err(failed)?;
+    let status = Command::new(program)
+        .args(arguments)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
+        .process_group(0)
+        .stdout(output)
+        .stderr(said.try_clone().map_err(failed)?)
+        .status()
+        .map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = last_of(&mut said).map_err(failed)?;
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
+    Err(Error::Command { command: whole, status: status.to_string(), said })
+}
+
+/// A file that nobody else can open.
+fn memory(name: &str) -> io::Result<File> {
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// The end of what a program said.

@@ -71,7 +71,9 @@ impl Change {
                 ["/run/", "/sys/", "/proc/", "/dev/"].iter().any(|place| path.starts_with(place))
             }
             // Xen keeps what xenpm sets in its memory.
-            Self::Command { undo: Some(words), .. } => words.first().is_some_and(|program| program == "xenpm"),
+            Self::Command { undo: Some(words), .. } => {
+                words.first().is_some_and(|program| program == "xenpm")
+            }
             Self::Command { .. } => false,
         }
     }
@@ -205,7 +207,12 @@ pub enum Before {
         /// CPUs as the kernel lists them.
         cpus: String,
     },
-    /// That of [`Change::Command`], of which only the inverse is known.
+    /// That of a [`Change::Command`] of whose work another program shows the result.
+    Shown {
+        /// The digest (SHA-256, hexadecimal) of what it showed.
+        sha256: String,
+    },
+    /// That of another [`Change::Command`], of which only the inverse is known.
     Unknown,
 }
 
@@ -222,6 +229,11 @@ pub enum After {
     Module {
         /// The parameters; `None` when it is not loaded.
         parameters: Option<Parameters>,
+    },
+    /// That of a [`Change::Command`] of whose work another program shows the result.
+    Shown {
+        /// The digest (SHA-256, hexadecimal) of what it showed.
+        sha256: String,
     },
     /// That of the other changes, which are as they were asked for.
     AsAsked,

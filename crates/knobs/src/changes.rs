@@ -247,7 +247,11 @@ fn look(root: &Path, actions: &impl Actions, change: &Change) -> Result<Before, 
         Change::Load { module, .. } | Change::Unload { module } => {
             Before::Module { parameters: module::parameters(root, module) }
         }
-        Change::Command { .. } => Before::Unknown,
+        Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
+            Some(Ok(sha256)) => Before::Shown { sha256 },
+            // What shows it is missing, or does not know it yet.
+            Some(Err(_)) | None => Before::Unknown,
+        },
         Change::Affinity { tid, start_ticks, .. } => {
             if !crate::owner::is_thread(root, *tid, *start_ticks)? {
                 return Err(Error::ThreadGone { tid: *tid });
@@ -294,7 +298,11 @@ fn after(root: &Path, actions: &impl Actions, change: &Change) -> Result<After, 
             After::Module { parameters: module::parameters(root, module) }
         }
         Change::Affinity { tid, .. } => After::Value { value: actions.affinity(*tid)? },
-        Change::File { .. } | Change::Command { .. } => After::AsAsked,
+        Change::Command { undo, .. } => match undo::shown(actions, undo.as_deref()) {
+            Some(sha256) => After::Shown { sha256: sha256? },
+            None => After::AsAsked,
+        },
+        Change::File { .. } => After::AsAsked,
     })
 }
 

@@ -466,3 +466,53 @@ fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
         assert_eq!(text(root.path(), "/sys/governor"), left);
     }
 }
+
+/// Defines a domain as `vm fix` does.
+fn define(root: &Path) {
+    fs::write(under(root, "/domain.xml"), "old").unwrap();
+    let path = |when: &str| format!("/var/lib/exitless/domains/web.{when}.xml");
+    let command = |when: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path(when)]);
+    let mut changes = changes(root);
+    for change in [
+        Change::File { path: path("before"), content: Some(Content(b"old".to_vec())) },
+        Change::File { path: path("after"), content: Some(Content(b"new".to_vec())) },
+        Change::Command { run: command("after"), undo: command("before") },
+    ] {
+        changes.make(change, Lasting::UntilRestored).unwrap();
+    }
+    assert_eq!(text(root, "/domain.xml"), "<!-- -->new");
+}
+
+#[test]
+fn a_domain_gets_its_old_definition_back() {
+    let root = host();
+    define(root.path());
+    assert_eq!(
+        restored(root.path(), Restore::default()),
+        [Outcome::Undone, Outcome::Undone, Outcome::Undone]
+    );
+    assert_eq!(text(root.path(), "/domain.xml"), "<!-- -->old");
+    assert!(!under(root.path(), "/var/lib/exitless/domains/web.before.xml").exists());
+}
+
+#[test]
+fn a_definition_that_others_changed_since_stays_and_can_be_forced() {
+    for now in [Some("edited"), None] {
+        let root = host();
+        define(root.path());
+        let domain = under(root.path(), "/domain.xml");
+        now.map_or_else(|| fs::remove_file(&domain), |xml| fs::write(&domain, xml)).unwrap();
+        for dry_run in [true, false, false] {
+            let outcomes = restored(root.path(), Restore { dry_run, ..Restore::default() });
+            assert!(matches!(outcomes[0], Outcome::ChangedSince { .. }), "{outcomes:?}");
+            // Forcing it needs the old definition.
+            assert!(
+                matches!(outcomes.last().unwrap(), Outcome::ChangedSince { what } if what.contains("rests on it"))
+            );
+            assert_eq!(fs::read_to_string(&domain).ok().as_deref(), now);
+        }
+        restored(root.path(), Restore { force: true, ..Restore::default() });
+        assert_eq!(text(root.path(), "/domain.xml"), "<!-- -->old");
+        assert!(!under(root.path(), "/var/lib/exitless/domains/web.before.xml").exists());
+    }
+}

@@ -51,7 +51,7 @@ impl Intent {
                 | (Change::Value { .. }, Before::Value { .. })
                 | (Change::Load { .. } | Change::Unload { .. }, Before::Module { .. })
                 | (Change::Affinity { .. }, Before::Affinity { .. })
-                | (Change::Command { .. }, Before::Unknown)
+                | (Change::Command { .. }, Before::Unknown | Before::Shown { .. })
         );
         let directories = match &self.before {
             Before::File { missing, .. } => &missing[..],
@@ -155,6 +155,8 @@ impl Entry {
             (Change::Command { undo: Some(undo), .. }, Change::Command { undo: Some(other), .. }) => {
                 undo == other
             }
+            // It is undone with the help of the file.
+            (Change::Command { undo: Some(undo), .. }, Change::File { path, .. }) => undo.contains(path),
             _ => false,
         }
     }

@@ -42,6 +42,15 @@ pub(crate) fn is_known(words: &[String]) -> bool {
     }
 }
 
+/// The command that shows what a known program changes, if there is one.
+pub(crate) fn that_shows(words: &[String]) -> Option<Vec<String>> {
+    let [program, verb, path] = words else { return None };
+    let file = path.strip_prefix(DOMAINS).filter(|_| program == "virsh" && verb == "define")?;
+    let name = file.strip_suffix(".before.xml").or_else(|| file.strip_suffix(".after.xml"))?;
+    let words = ["virsh", "dumpxml", "--inactive", "--security-info", "--domain", name];
+    Some(words.map(str::to_owned).to_vec())
+}
+
 /// The script of a study's plan, with its limit of time, as the crate `study` writes it.
 pub(crate) fn script(words: &[String]) -> Option<&str> {
     script_of(&words.iter().map(String::as_str).collect::<Vec<_>>())

@@ -6,6 +6,7 @@ use crate::{
     Actions, After, Before, Change, Content, Entry, FileState, Journal, Parameters, file, module, value,
 };
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 use std::path::Path;
 
 /// The result of an attempt to undo a change.
@@ -104,8 +105,29 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
                 Err(error) => Err(error),
             }
         }
+        (Change::Command { undo: Some(undo), .. }, Before::Shown { sha256: old }) => {
+            match (shown(actions, Some(undo)), entry.after()) {
+                (Some(Ok(now)), _) if now == *old => already("it is as it was"),
+                // Whether it was done is unknown, so it is ours as far as anybody can tell.
+                (Some(Ok(_)) | None, None) => Ok(Outcome::WouldUndo),
+                (Some(Ok(now)), Some(After::Shown { sha256 })) if now == *sha256 => Ok(Outcome::WouldUndo),
+                (Some(Err(error)), _) if !matches!(error, Error::Command { .. }) => Err(error),
+                (Some(Err(gone)), _) => Ok(Outcome::ChangedSince { what: gone.to_string() }),
+                _ => {
+                    let what = format!("`{}` would replace what others made", undo.join(" "));
+                    Ok(Outcome::ChangedSince { what })
+                }
+            }
+        }
         _ => Ok(Outcome::WouldUndo),
     }
+}
+
+/// The digest of what a program shows of the work of `command`; `None` if there is no such program.
+pub(crate) fn shown(actions: &impl Actions, command: Option<&[String]>) -> Option<Result<String, Error>> {
+    let show = crate::program::that_shows(command?)?;
+    let digest = |bytes: Vec<u8>| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(actions.shown(&show).map(digest))
 }
 
 /// Undoes a change of the journal. May be done again after it was cut short.
