@@ -8,16 +8,19 @@ pub(crate) mod durable;
 mod error;
 mod folder;
 mod json;
+mod place;
 
 pub use error::StoreError;
 pub use folder::{KeptRun, StudyFolder};
+pub(crate) use place::Place;
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Fingerprint;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::plan::Plan;
 use super::record::{Resumption, Run, STUDY_FORMAT, Study};
@@ -34,7 +37,9 @@ const LOCK: &str = ".lock";
 /// A result folder that this process writes.
 #[derive(Debug)]
 pub struct Store {
+    /// By the name that was given.
     folder: PathBuf,
+    place: Place,
     plan: Plan,
     target: String,
     seed: u64,
@@ -53,23 +58,25 @@ impl Store {
     ///
     /// # Errors
     /// If the folder holds something else, or a study of another plan or target, if another process writes
-    /// it, or if it cannot be written.
+    /// it, if others can put files into it, or if it cannot be written.
     pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(StoreError::file("Could not create", folder))?;
-        let lock = lock(folder)?;
-        let found = is_there(&folder.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
+        let place = Place::open(folder)?;
+        let lock = lock(folder, &place)?;
+        // By the name that was given, which warnings and errors tell: nothing is written to what is read here.
+        let found = is_there(&place.path.join(STUDY)).then(|| StudyFolder::open(folder)).transpose()?;
         if found.is_none() {
             refuse_strangers(folder, &[PLAN, RUNS, FAILED, UNFINISHED, LOCK])?;
         }
-        let unfinished = folder.join(UNFINISHED);
-        if unfinished.is_dir() {
+        let unfinished = place.path.join(UNFINISHED);
+        if is_there(&unfinished) {
             fs::remove_dir_all(&unfinished).map_err(StoreError::file("Could not remove", &unfinished))?;
         }
-        for place in [folder.join(RUNS), folder.join(FAILED), unfinished] {
-            fs::create_dir_all(&place).map_err(StoreError::file("Could not create", &place))?;
+        for name in [RUNS, FAILED, UNFINISHED] {
+            make(&place.path.join(name))?;
         }
         let mut store = Self {
             folder: folder.to_owned(),
+            place,
             plan: plan.clone(),
             target: target.to_owned(),
             seed: plan.order.seed.unwrap_or(seed),
@@ -82,7 +89,7 @@ impl Store {
         };
         match found {
             Some(found) => store.go_on(found)?,
-            None => durable::write(&folder.join(PLAN), text.as_bytes())?,
+            None => durable::write(&store.place.path.join(PLAN), text.as_bytes())?,
         }
         Ok(store)
     }
@@ -107,7 +114,7 @@ impl Store {
     }
 
     fn set_damaged_aside(&self) -> Result<(), StoreError> {
-        let place = self.folder.join(RUNS);
+        let place = self.place.path.join(RUNS);
         let whole: Vec<String> = self.runs.iter().map(|run| run.cell.folder_name(run.position)).collect();
         for name in folder::names(&place)? {
             if !whole.contains(&name) {
@@ -181,7 +188,7 @@ impl Store {
             study.resumed.push(Resumption { at: now(), unlike });
         }
         let text = serde_json::to_vec_pretty(&study).map_err(StoreError::json(&self.folder.join(STUDY)))?;
-        durable::write(&self.folder.join(STUDY), &text)?;
+        durable::write(&self.place.path.join(STUDY), &text)?;
         self.study = Some(study);
         Ok(())
     }
@@ -215,7 +222,7 @@ impl Store {
     /// If it cannot be made.
     pub fn unfinished(&mut self) -> Result<PathBuf, StoreError> {
         self.unfinished += 1;
-        let path = self.folder.join(UNFINISHED).join(self.unfinished.to_string());
+        let path = self.place.path.join(UNFINISHED).join(self.unfinished.to_string());
         fs::create_dir_all(&path).map_err(StoreError::file("Could not create", &path))?;
         Ok(path)
     }
@@ -236,15 +243,15 @@ impl Store {
         durable::sync_tree(unfinished)?;
         let name = run.cell.folder_name(run.position);
         let place = match &run.failure {
-            None => self.folder.join(RUNS).join(name),
+            None => self.place.path.join(RUNS).join(name),
             Some(_) => self.free_name(&format!("{name}-{}", run.attempt)),
         };
         if is_there(&place) {
-            tracing::warn!("{} already exists; the second one is dropped", place.display());
+            tracing::warn!("{} already exists; the second one is dropped", place::shown(&place).display());
             return fs::remove_dir_all(unfinished).map_err(StoreError::file("Could not remove", unfinished));
         }
         fs::rename(unfinished, &place).map_err(StoreError::file("Could not move", &place))?;
-        durable::sync_parent(&place)?;
+        files::sync_parent(&place).map_err(StoreError::file("Could not sync to the disk", &place))?;
         if run.failure.is_none() {
             self.runs.push(run.clone())
         } else {
@@ -255,16 +262,16 @@ impl Store {
 
     /// An unused name below `failed`.
     fn free_name(&self, name: &str) -> PathBuf {
-        let failed = self.folder.join(FAILED);
+        let failed = self.place.path.join(FAILED);
         let numbered = (1..).map(|number: u32| failed.join(format!("{name}.{number}")));
         let mut names = std::iter::once(failed.join(name)).chain(numbered);
         names.find(|path| !is_there(path)).unwrap_or_else(|| failed.join(name))
     }
 }
 
-fn lock(folder: &Path) -> Result<File, StoreError> {
+fn lock(folder: &Path, place: &Place) -> Result<File, StoreError> {
     let path = folder.join(LOCK);
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = place.directory.open_file(LOCK, OFlags::WRONLY | OFlags::CREATE, 0o666);
     let file = file.map_err(StoreError::file("Could not write", &path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
@@ -273,10 +280,23 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
     }
 }
 
+/// Makes a directory, or keeps the one that is there. A link would lead the runs elsewhere.
+fn make(path: &Path) -> Result<(), StoreError> {
+    let made = fs::create_dir(path).or_else(|error| match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::Error::other("it is a link or a file; remove it, or name another folder")),
+        Err(_) => Err(error),
+    });
+    made.map_err(StoreError::file("Could not create", path))
+}
+
 /// A folder without a description of its content may only hold files of a writer that was stopped before it
 /// wrote the description.
 pub(crate) fn refuse_strangers(folder: &Path, ours: &[&str]) -> Result<(), StoreError> {
-    let strange = |name: &String| !ours.contains(&name.as_str()) && !name.starts_with(".writing-");
+    // A file that was being written has such a name; earlier versions gave the first one.
+    let unfinished =
+        |name: &str| name.starts_with(".writing-") || name.starts_with('.') && name.contains(".new-");
+    let strange = |name: &String| !ours.contains(&name.as_str()) && !unfinished(name);
     match folder::names(folder)?.into_iter().find(strange) {
         Some(found) => Err(StoreError::Strange { folder: folder.to_owned(), found }),
         None => Ok(()),

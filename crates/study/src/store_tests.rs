@@ -1,6 +1,7 @@
 use super::*;
 use crate::schedule::Schedule;
 use proptest::prelude::*;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
 const TEXT: &str = include_str!("plan/small.toml");
 
@@ -166,6 +167,99 @@ fn without_study_json_the_plan_and_the_runs_are_still_read() {
     assert!(read.warnings[0].contains("study.json: damaged at byte 12"), "{:?}", read.warnings);
     fs::write(folder.path().join(STUDY), "{\"format\": 2}").unwrap();
     assert!(matches!(StudyFolder::open(folder.path()), Err(StoreError::Format { found: 2, .. })));
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_is_refused_and_left_alone() {
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("result");
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = open(&folder).unwrap_err();
+    let told = format!("{} has mode 0777, which lets others in", folder.display());
+    assert!(refused.is_usage() && refused.to_string().starts_with(&told), "{refused}");
+    assert!(refused.to_string().contains("chmod go-w"), "{refused}");
+    assert_eq!(folder::names(&folder).unwrap(), Vec::<String>::new());
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    if chown(&folder, Some(65_534), None).is_err() {
+        println!("not tested: giving a directory to another user needs root");
+        return;
+    }
+    let refused = open(&folder).unwrap_err();
+    assert!(refused.to_string().contains("belongs to user 65534"), "{refused}");
+}
+
+#[test]
+fn our_folder_in_a_directory_of_others_is_written_to_and_its_name_is_told() {
+    let above = tempfile::tempdir().unwrap();
+    fs::set_permissions(above.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (folder, elsewhere) = (above.path().join("result"), above.path().join("elsewhere"));
+    let mut store = began(&folder);
+    // Somebody puts another directory in its place.
+    fs::rename(&folder, above.path().join("away")).unwrap();
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, &folder).unwrap();
+    keep(&mut store, 0, None);
+    drop(store);
+    assert_eq!(folder::names(&elsewhere).unwrap(), Vec::<String>::new());
+    assert!(matches!(open(&folder), Err(StoreError::Place(files::Error::Link { .. }))));
+    fs::remove_file(&folder).unwrap();
+    fs::rename(above.path().join("away"), &folder).unwrap();
+    let mut store = open(&folder).unwrap();
+    assert_eq!(store.runs().len(), 1);
+    let gone = store.unfinished().unwrap().join("no/such");
+    let error = StoreError::file("Could not write", &gone)(io::ErrorKind::NotFound.into()).to_string();
+    let folder = folder.canonicalize().unwrap();
+    assert_eq!(error, format!("Could not write {}/.unfinished/1/no/such", folder.display()));
+}
+
+#[test]
+fn a_link_in_the_folder_leads_nowhere() {
+    let above = tempfile::tempdir().unwrap();
+    let [folder, elsewhere] = ["result", "elsewhere"].map(|name| above.path().join(name));
+    fs::create_dir(&elsewhere).unwrap();
+    let kept = elsewhere.join("kept");
+    fs::write(&kept, "kept").unwrap();
+    fs::create_dir(&folder).unwrap();
+    for name in [".writing-plan.toml", ".writing-study.json", PLAN, UNFINISHED] {
+        symlink(if name == UNFINISHED { &elsewhere } else { &kept }, folder.join(name)).unwrap();
+    }
+    drop(began(&folder));
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+    assert_eq!(fs::read_to_string(folder.join(PLAN)).unwrap(), TEXT);
+
+    for place in [RUNS, FAILED] {
+        let (real, away) = (folder.join(place), folder.join("away"));
+        fs::rename(&real, &away).unwrap();
+        symlink(&elsewhere, &real).unwrap();
+        let error = open(&folder).unwrap_err();
+        assert!(matches!(&error, StoreError::File { path, .. } if *path == real), "{error}");
+        fs::remove_file(&real).unwrap();
+        fs::rename(&away, &real).unwrap();
+    }
+    fs::remove_file(folder.join(LOCK)).unwrap();
+    symlink(elsewhere.join("new"), folder.join(LOCK)).unwrap();
+    let error = open(&folder).unwrap_err();
+    assert!(matches!(&error, StoreError::File { path, .. } if path.ends_with(LOCK)), "{error}");
+    assert_eq!(folder::names(&elsewhere).unwrap(), ["kept"]);
+}
+
+#[test]
+fn what_a_stopped_writer_left_does_not_make_a_folder_strange() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [".study.json.new-7-0", ".writing-study.json"] {
+        fs::write(folder.path().join(name), "{").unwrap();
+    }
+    began(folder.path());
+}
+
+#[test]
+fn a_link_of_our_own_to_the_folder_is_followed() {
+    let above = tempfile::tempdir().unwrap();
+    fs::create_dir(above.path().join("real")).unwrap();
+    symlink("real", above.path().join("link")).unwrap();
+    drop(began(&above.path().join("link/result")));
+    assert!(above.path().join("real/result").join(STUDY).is_file());
 }
 
 proptest! {

@@ -4,19 +4,21 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
+use files::{Directory, Missing, Replacement};
+
 use super::StoreError;
 
-/// Writes a file completely or not at all.
+/// Writes a file completely or not at all, in a folder that nobody else can change or exchange.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".writing-{name}"));
-    let written = File::create(&beside).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = Directory::below(folder, Path::new(""), Missing::Refused).map_err(files::Error::into_io);
+    let name = path.file_name().unwrap_or_default();
+    let written = directory.and_then(|directory| {
+        let new = Replacement::within(directory, name, 0o666)?;
+        new.file().write_all(bytes)?;
+        new.finish()
     });
-    written.map_err(StoreError::file("Could not write", &beside))?;
-    fs::rename(&beside, path).map_err(StoreError::file("Could not write", path))?;
-    sync_parent(path)
+    written.map_err(StoreError::file("Could not write", path))
 }
 
 /// Syncs a folder and all files below it to the disk. Links are not part of a run.
@@ -32,11 +34,4 @@ pub(super) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
         }
     }
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed(folder))
-}
-
-/// Syncs a file's directory entry to the disk.
-pub(super) fn sync_parent(path: &Path) -> Result<(), StoreError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|folder| folder.sync_all());
-    synced.map_err(StoreError::file("Could not sync to the disk", parent))
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::place::shown;
+
 /// An error of a result folder.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -16,6 +18,9 @@ pub enum StoreError {
         /// The cause.
         source: io::Error,
     },
+    /// Others can put files into the folder, or could have put a link in its place.
+    #[error(transparent)]
+    Place(files::Error),
     /// The folder is on the other side of a connection, which failed.
     #[error(transparent)]
     Link(Box<dyn std::error::Error + Send + Sync>),
@@ -96,12 +101,12 @@ impl StoreError {
     }
 
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
-        let path = path.to_owned();
+        let path = shown(path);
         move |source| Self::File { what, path, source }
     }
 
     pub(super) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self + use<> {
-        let path = path.to_owned();
+        let path = shown(path);
         move |error| Self::File { what: "Could not write", path, source: error.into() }
     }
 }

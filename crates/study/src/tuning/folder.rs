@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::store::{StoreError, durable, refuse_strangers};
+use crate::store::{Place, StoreError, durable, refuse_strangers};
 
 /// The folder of a tuning's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,15 +16,17 @@ impl TuningFolder {
     /// with its text, the plan first.
     ///
     /// # Errors
-    /// If the folder holds a tuning of other files or something else, or cannot be written.
+    /// If the folder holds a tuning of other files or something else, if others can put files into it, or if it cannot be
+    /// written.
     pub fn open(folder: &Path, given: &[(&str, &str)]) -> Result<Self, StoreError> {
         let of_this = Self { folder: folder.to_owned() };
-        let known = given.first().is_some_and(|(name, _)| folder.join(name).is_file());
+        let place = Place::open(folder)?;
+        let known = given.first().is_some_and(|(name, _)| place.path.join(name).is_file());
         if known {
             // A file that a stopped writer did not write contradicts nothing, and no step was made before all
             // files existed.
             let differs = |(name, text): &&(&str, &str)| {
-                fs::read_to_string(folder.join(name)).is_ok_and(|known| known != *text)
+                fs::read_to_string(place.path.join(name)).is_ok_and(|known| known != *text)
             };
             let fields: Vec<String> =
                 given.iter().filter(differs).map(|(name, _)| (*name).to_owned()).collect();
@@ -34,7 +36,6 @@ impl TuningFolder {
         } else {
             refuse_strangers(folder, &given.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
         }
-        fs::create_dir_all(folder).map_err(StoreError::file("Could not create", folder))?;
         for (name, text) in given.iter().rev() {
             of_this.put(name, text)?;
         }
@@ -46,7 +47,7 @@ impl TuningFolder {
     /// # Errors
     /// If it cannot be written.
     pub fn put(&self, name: &str, text: &str) -> Result<(), StoreError> {
-        durable::write(&self.folder.join(name), text.as_bytes())
+        durable::write(&Place::open(&self.folder)?.path.join(name), text.as_bytes())
     }
 
     /// The folder of a step's study.
@@ -82,5 +83,26 @@ mod tests {
         let refused = TuningFolder::open(place.path(), &[("plan.toml", "one")]).unwrap_err();
         assert!(refused.is_usage() && refused.to_string().contains("letter.txt"), "{refused}");
         assert!(!place.path().join("plan.toml").exists());
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused_and_a_link_in_it_leads_nowhere() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let place = tempfile::tempdir().unwrap();
+        let [folder, kept] = ["result", "kept"].map(|name| place.path().join(name));
+        fs::write(&kept, "kept").unwrap();
+        fs::create_dir(&folder).unwrap();
+        symlink(&kept, folder.join(".writing-plan.toml")).unwrap();
+        let mode = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        let open = || TuningFolder::open(&folder, &[("plan.toml", "one")]);
+        let refused = open().unwrap_err().to_string();
+        assert!(refused.contains("has mode 0777"), "{refused}");
+        assert!(!folder.join("plan.toml").exists());
+        mode(0o755);
+        let opened = open().unwrap();
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+        mode(0o777);
+        assert!(matches!(opened.put("tuning.json", "{}"), Err(StoreError::Place(_))));
     }
 }
