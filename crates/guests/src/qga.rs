@@ -2,7 +2,8 @@
 //!
 //! The agent runs a program and keeps its output until it is asked for; nothing is streamed. So a script is
 //! told a start time, by a clock whose difference from the host's has just been measured, and reports itself
-//! when it began and ended.
+//! when it began and ended. That clock can be set meanwhile (chrony does so in guests that have just booted), so
+//! the guest's uptime, which is coarser, is read with it.
 
 mod base64;
 mod clock;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use super::waiting::GRACE;
 use super::{Armed, Finished, Guest, GuestError};
 use crate::Output;
-use clock::ClockDifference;
+use clock::{ClockDifference, Reading};
 use transport::Socket;
 
 pub(super) use transport::{Transport, Virsh};
@@ -30,17 +31,23 @@ const LEAD: Duration = Duration::from_millis(1500);
 /// The intervals of asking whether a script has ended. Each question costs the guest an interrupt and some
 /// work.
 const POLL: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+const TOLD: &str = "exitless-told ";
 const BEGAN: &str = "exitless-began ";
 const ENDED: &str = "exitless-ended ";
 
-/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, in nanoseconds of the guest's clock,
-/// sleeps until shortly before it and then polls the clock.
-const WAITING: &str = "until [ -s \"$2\" ]; do sleep 0.02; done; read -r at < \"$2\"; rm -f \"$2\"; \
-    left=$(( (at - $(date +%s%N)) / 1000000 - 30 )); \
-    [ $left -le 0 ] || sleep $(( left / 1000 )).$(printf %03d $(( left % 1000 ))); \
-    while [ $(date +%s%N) -lt $at ]; do :; done; \
-    echo \"exitless-began $(date +%s%N)\" >&2; (eval \"$1\") < /dev/null; status=$?; \
-    echo \"exitless-ended $(date +%s%N)\" >&2; exit $status";
+/// For `sh -c WAITING sh SCRIPT FILE`: waits for a time in the file, in nanoseconds of the guest's clock, and the
+/// longest time until then. Sleeps until shortly before it and then polls the clock; if that was set back, the
+/// uptime (`cs`, in centiseconds) ends the wait.
+const WAITING: &str = "exitless_read() { read -r up _ < /proc/uptime; real=$(date +%s%N); \
+    read -r later _ < /proc/uptime; cs=$(( ${later%.*} * 100 + 1${later#*.} - 100 )); }; \
+    until [ -s \"$2\" ]; do sleep 0.02; done; read -r at most < \"$2\"; rm -f \"$2\"; \
+    exitless_read; echo \"exitless-told $up $real $later\" >&2; \
+    left=$(( at - real )); [ $left -le $most ] || left=$most; \
+    end=$(( cs + left / 10000000 + 2 )); left=$(( left / 1000000 - 30 )); \
+    [ $left -le 0 ] || sleep $(( left / 1000 )).$(printf %03d $(( left % 1000 ))); exitless_read; \
+    while [ $real -lt $at ] && [ $cs -lt $end ]; do exitless_read; done; \
+    echo \"exitless-began $up $real $later\" >&2; (eval \"$1\") < /dev/null; status=$?; \
+    exitless_read; echo \"exitless-ended $up $real $later\" >&2; exit $status";
 
 /// A guest with a QEMU guest agent.
 pub struct AgentGuest {
@@ -186,7 +193,8 @@ struct AgentArmed {
     pid: u64,
     file: String,
     limit: Duration,
-    clock: Option<ClockDifference>,
+    /// With the time of the host at which the start time was sent.
+    clock: Option<(ClockDifference, u64)>,
     released: Option<Instant>,
     over: bool,
 }
@@ -199,18 +207,28 @@ impl AgentArmed {
 
     fn finished(&self, mut output: Output) -> Finished {
         let now = live::monotonic_ns();
-        let here = |guest_ns: Option<u64>| guest_ns.zip(self.clock).map(|(ns, clock)| clock.host(ns));
-        let ended_ns = here(take_line(&mut output.stderr, ENDED)).unwrap_or(now);
-        let began_ns = here(take_line(&mut output.stderr, BEGAN)).unwrap_or(ended_ns);
-        Finished { output, began_ns, ended_ns }
+        let [told, began, ended] = [TOLD, BEGAN, ENDED].map(|mark| take_line(&mut output.stderr, mark));
+        let (Some(told), Some(began), Some((clock, sent_ns))) = (told, began, self.clock) else {
+            // It was ended before it began, or its words were lost.
+            return Finished { output, began_ns: now, ended_ns: now };
+        };
+        let times = clock.times([told, began], ended, (sent_ns, now));
+        if times.set {
+            let note = "its clock was set while a script waited or ran; the times of that are by its uptime";
+            tracing::warn!("The guest {}: {note}", self.channel.name);
+            output.stderr += &format!("\nexitless: {note}\n");
+        }
+        Finished { output, began_ns: times.began_ns, ended_ns: times.ended_ns }
     }
 }
 
-/// Removes the marked line from a script's output, and returns its number.
-fn take_line(text: &mut String, mark: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.starts_with(mark))?.to_owned();
-    *text = text.replacen(&format!("{line}\n"), "", 1);
-    line[mark.len()..].parse().ok()
+/// Removes the marked line from a script's output, and returns what it says. A script may have left the line
+/// before it open.
+fn take_line(text: &mut String, mark: &str) -> Option<Reading> {
+    let start = text.find(mark)?;
+    let end = text[start..].find('\n').map_or(text.len(), |length| start + length + 1);
+    let line: String = text.drain(start..end).collect();
+    Reading::parse(line[mark.len()..].trim_end())
 }
 
 impl Armed for AgentArmed {
@@ -224,8 +242,10 @@ impl Armed for AgentArmed {
             time.as_u64().ok_or_else(|| format!("guest-get-time gave {time}"))
         });
         let clock = clock.map_err(|why| self.channel.unreachable(format!("reading its clock: {why}")))?;
-        self.clock = Some(clock);
-        let write = format!("echo {} > \"$0.new\" && mv \"$0.new\" \"$0\"", clock.guest(at_ns));
+        let sent_ns = live::monotonic_ns();
+        self.clock = Some((clock, sent_ns));
+        let (at, most) = (clock.guest(at_ns), at_ns.saturating_sub(sent_ns));
+        let write = format!("echo {at} {most} > \"$0.new\" && mv \"$0.new\" \"$0\"");
         self.channel
             .exec(&[&write, &self.file])
             .map_err(|why| self.channel.unreachable(format!("releasing a script by guest-exec: {why}")))?;

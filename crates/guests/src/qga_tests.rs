@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
@@ -8,8 +9,9 @@ use super::*;
 use crate::testing::{LONG, ends};
 
 /// A mock agent that runs programs on this machine and answers as qemu-ga does, one connection after the
-/// other.
+/// other. Its programs take `date` from the folder of the socket, if there is one.
 fn fake(socket: &Path) {
+    let path = format!("{}:{}", socket.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let listener = UnixListener::bind(socket).unwrap();
     std::thread::spawn(move || {
         let mut running = BTreeMap::new();
@@ -25,7 +27,7 @@ fn fake(socket: &Path) {
                 let delimited = line.first() == Some(&DELIMITER);
                 let text = line.strip_prefix(&[DELIMITER]).unwrap_or(&line);
                 let answer = match serde_json::from_slice::<Value>(text) {
-                    Ok(request) => answer(&request, &mut running),
+                    Ok(request) => answer(&request, &mut running, &path),
                     Err(error) => json!({ "error": { "class": "GenericError", "desc": error.to_string() } }),
                 };
                 let mark: &[u8] = if delimited { &[DELIMITER] } else { &[] };
@@ -40,7 +42,7 @@ fn fake(socket: &Path) {
 
 const DELIMITER: u8 = 0xff;
 
-fn answer(request: &Value, running: &mut BTreeMap<u64, Child>) -> Value {
+fn answer(request: &Value, running: &mut BTreeMap<u64, Child>, path: &str) -> Value {
     let argument = |key: &str| request["arguments"][key].clone();
     match request["execute"].as_str().unwrap() {
         "guest-sync-delimited" => json!({ "return": argument("id") }),
@@ -64,6 +66,7 @@ fn answer(request: &Value, running: &mut BTreeMap<u64, Child>) -> Value {
             let words = words.as_array().unwrap().iter().map(|word| word.as_str().unwrap());
             let child = Command::new(argument("path").as_str().unwrap())
                 .args(words)
+                .env("PATH", path)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -131,6 +134,63 @@ fn guests_begin_at_the_time_that_was_agreed() {
     }
     // A busy machine may delay a script; without a common time they would start one after the other.
     assert!(skew(&finished).unwrap() < Duration::from_millis(500), "{:?}", skew(&finished));
+}
+
+/// A guest whose clock is set by a number of nanoseconds in a file.
+fn guest_with_a_clock(folder: &Path) -> (AgentGuest, std::path::PathBuf) {
+    let (date, offset) = (folder.join("date"), folder.join("offset"));
+    let (real, at) = (std::env::var("PATH").unwrap(), offset.display());
+    std::fs::write(&offset, "0").unwrap();
+    // The file is empty for a moment while a test writes it.
+    let text = format!("#!/bin/sh\nby=$(cat {at})\necho $(( $(PATH={real} date \"$@\") + ${{by:-0}} ))\n");
+    std::fs::write(&date, text).unwrap();
+    std::fs::set_permissions(&date, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (guest(folder, "agent"), offset)
+}
+
+#[test]
+fn a_clock_that_is_set_during_a_script_does_not_change_how_long_it_took() {
+    for step in ["-3000000000", "100000000000"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut guest, offset) = guest_with_a_clock(folder.path());
+        let script = format!("echo {step} > {}; sleep 1; printf open >&2", offset.display());
+        let mut armed = guest.arm(&script, LONG).unwrap();
+        let before = live::monotonic_ns();
+        armed.release().unwrap();
+        let finished = armed.finish(&AtomicBool::new(false)).unwrap();
+        let took = Duration::from_nanos(finished.ended_ns - finished.began_ns);
+        assert!(took > Duration::from_millis(970), "{step}: {took:?}");
+        assert!(finished.began_ns >= before && finished.ended_ns <= live::monotonic_ns(), "{step}");
+        let said = finished.output.stderr;
+        assert!(said.starts_with("open\nexitless: its clock was set"), "{step}: {said}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_before_the_start_does_not_delay_it() {
+    let minute = "-60000000000";
+    for (before_it_is_told, step) in [(true, minute), (false, minute), (false, "60000000000")] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut guest, offset) = guest_with_a_clock(folder.path());
+        let mut armed = guest.arm("true", LONG).unwrap();
+        if before_it_is_told {
+            std::fs::write(&offset, step).unwrap();
+        }
+        let at_ns = live::monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap();
+        armed.agree(at_ns).unwrap();
+        if !before_it_is_told {
+            // In the middle of the wait.
+            std::thread::sleep(LEAD / 2);
+            std::fs::write(&offset, step).unwrap();
+        }
+        armed.release().unwrap();
+        let finished = armed.finish(&AtomicBool::new(false)).unwrap();
+        // The machine may be busy, but not for as long as the step.
+        assert!(live::monotonic_ns() < at_ns + 30_000_000_000, "{step}");
+        assert!(finished.began_ns + 200_000_000 > at_ns, "{step}: {} before", at_ns - finished.began_ns);
+        assert!(finished.ended_ns >= finished.began_ns && finished.ended_ns <= live::monotonic_ns());
+        assert!(finished.output.stderr.contains("its clock was set"), "{step}");
+    }
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Machines reached by OpenSSH's client.
 
+mod bounded;
+
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::process::{Command, Output as ProcessOutput, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +14,14 @@ use guest::{Ending, Line, WAITING, pipes};
 
 use super::plan::SshAccess;
 use super::reception::Reception;
-use super::waiting::Waiting;
+use super::waiting::{GRACE, Waiting};
 use super::{Armed, Guest, GuestError};
+use crate::Output;
 use crate::shell::quoted;
+
+/// The least time for an attempt to reach a machine: ssh's own limit (ConnectTimeout) is shorter, and ssh
+/// then says why.
+const ATTEMPT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
 
 /// One machine. All its commands share one connection, so that a release costs one packet and no login.
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub struct SshGuest {
 struct Connection {
     /// The folder of the control socket, with a short path: the path of a socket has at most 107 bytes.
     folder: tempfile::TempDir,
+    /// ssh, or a mock of it.
+    program: PathBuf,
     access: SshAccess,
     destination: String,
 }
@@ -44,26 +55,40 @@ impl SshGuest {
         access: &SshAccess,
         patience: Duration,
     ) -> Result<Self, GuestError> {
+        Self::connect_by("ssh".into(), name, destination, access, patience)
+    }
+
+    fn connect_by(
+        program: PathBuf,
+        name: &str,
+        destination: &str,
+        access: &SshAccess,
+        patience: Duration,
+    ) -> Result<Self, GuestError> {
         let start = |why: String| GuestError::Start { name: name.to_owned(), why };
         let folder = tempfile::Builder::new()
             .prefix("exitless-ssh-")
             .tempdir()
             .map_err(|error| start(format!("Could not create a folder for ssh's control socket: {error}")))?;
-        let connection =
-            Arc::new(Connection { folder, access: access.clone(), destination: destination.to_owned() });
+        let (access, to) = (access.clone(), destination.to_owned());
+        let connection = Arc::new(Connection { folder, program, access, destination: to });
         let begun = Instant::now();
         let facts = loop {
-            let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"");
+            let left = patience.saturating_sub(begun.elapsed()).max(ATTEMPT);
+            let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"", left);
             match answer {
-                Ok(answer) if answer.status.success() => break answer,
+                Ok(answer) if answer.status == 0 => break answer,
                 // Waiting does not fix a wrong key, but a guest that is booting refuses and resets
                 // connections.
                 Ok(answer) if begun.elapsed() >= patience || refused(&answer) => {
-                    let words = String::from_utf8_lossy(&answer.stderr).trim().to_owned();
                     return Err(start(format!(
-                        "ssh to {destination} failed ({}): {words}; try `ssh {destination} true`",
-                        answer.status
+                        "ssh to {destination} failed (exit status: {}): {}; try `ssh {destination} true`",
+                        answer.status,
+                        answer.stderr.trim()
                     )));
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(start(format!("`ssh {destination} nproc`: {error}; try it by hand")));
                 }
                 Err(error) => {
                     return Err(start(format!("Could not run ssh: {error}; install openssh-client")));
@@ -71,8 +96,7 @@ impl SshGuest {
                 Ok(_) => std::thread::sleep(Duration::from_millis(500)),
             }
         };
-        let facts = String::from_utf8_lossy(&facts.stdout).into_owned();
-        let mut lines = facts.lines();
+        let mut lines = facts.stdout.lines();
         let vcpus = lines.next().and_then(|line| line.trim().parse().ok()).unwrap_or(1);
         let host_address = lines.next().and_then(|line| line.split(' ').next()?.parse().ok());
         let address = connection.address();
@@ -81,16 +105,15 @@ impl SshGuest {
 }
 
 /// Tests for an error that waiting does not fix.
-fn refused(answer: &ProcessOutput) -> bool {
-    let words = String::from_utf8_lossy(&answer.stderr);
+fn refused(answer: &Output) -> bool {
     ["Permission denied", "Host key verification failed", "Could not resolve hostname", "no such identity"]
         .iter()
-        .any(|sign| words.contains(sign))
+        .any(|sign| answer.stderr.contains(sign))
 }
 
 impl Connection {
     fn command(&self) -> Command {
-        let mut command = Command::new("ssh");
+        let mut command = Command::new(&self.program);
         let control = self.folder.path().join("control");
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ControlMaster=auto"]);
         command.args([
@@ -124,15 +147,18 @@ impl Connection {
         command
     }
 
-    fn output(&self, line: &str) -> std::io::Result<ProcessOutput> {
-        self.remote(line).stdin(Stdio::null()).output()
+    /// The answer to a command line. A machine that keeps the connection can hold a command for ever, or
+    /// print without end.
+    fn output(&self, line: &str, patience: Duration) -> io::Result<Output> {
+        bounded::answer(self.remote(line), patience)
     }
 
     /// The address behind the name, as ssh's configuration resolves it.
     fn address(&self) -> Option<IpAddr> {
-        let resolved = self.command().arg("-G").arg("--").arg(&self.destination).output().ok()?;
-        let text = String::from_utf8_lossy(&resolved.stdout).into_owned();
-        let host = text.lines().find_map(|line| line.strip_prefix("hostname "))?;
+        let mut command = self.command();
+        command.arg("-G").arg("--").arg(&self.destination);
+        let resolved = bounded::answer(command, GRACE).ok()?;
+        let host = resolved.stdout.lines().find_map(|line| line.strip_prefix("hostname "))?;
         (host.trim(), 22).to_socket_addrs().ok()?.next().map(|address| address.ip())
     }
 }
@@ -140,14 +166,9 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // The connection may be closed already.
-        let _ = self
-            .command()
-            .args(["-O", "exit", "--"])
-            .arg(&self.destination)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let mut command = self.command();
+        command.args(["-O", "exit", "--"]).arg(&self.destination);
+        let _ = bounded::answer(command, GRACE);
     }
 }
 
@@ -196,13 +217,18 @@ impl fmt::Debug for SshLine {
 }
 
 impl Line for SshLine {
-    fn release(&mut self) -> std::io::Result<()> {
+    fn release(&mut self) -> io::Result<()> {
         self.piped.release()
     }
 
     /// Sends the signal to the remote processes: ending ssh here would leave them running.
-    fn end(&mut self, how: Ending, group: i32) -> std::io::Result<()> {
-        let ended = self.connection.output(&format!("kill -{} -{group}", how.signal()));
+    fn end(&mut self, how: Ending, group: i32) -> io::Result<()> {
+        let line = format!("kill -{} -{group}", how.signal());
+        let ended = self.connection.output(&line, GRACE);
+        if let Err(error) = &ended {
+            let there = &self.connection.destination;
+            tracing::warn!("`ssh {there} {line}`: {error}; what it should end may still run there");
+        }
         if how == Ending::Kill || ended.is_err() {
             self.piped.signal(how)?;
         }

@@ -1,7 +1,8 @@
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use super::*;
@@ -121,4 +122,43 @@ fn a_server_that_is_not_there_is_named_with_what_ssh_said() {
     let access = SshAccess { port: Some(1), ..SshAccess::default() };
     let refusal = SshGuest::connect("there", "127.0.0.1", &access, Duration::ZERO).unwrap_err().to_string();
     assert!(refusal.contains("ssh to 127.0.0.1 failed") && refusal.contains("refused"), "{refusal}");
+}
+
+/// A guest by a mock of ssh, in which one command does something else and all others run here.
+fn mock(folder: &Path, command: &str, instead: &str) -> Result<SshGuest, GuestError> {
+    let program = folder.join("ssh");
+    let text = format!(
+        "#!/bin/sh\nfor line; do :; done\ncase \"$*\" in *\" -O \"* | *\" -G \"*) exit ;; esac\n\
+         case \"$line\" in {command}*) echo $$ > {}/pid; {instead} ;; esac\nexec sh -c \"$line\"\n",
+        folder.display()
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    SshGuest::connect_by(program, "there", "10.0.0.9", &SshAccess::default(), Duration::from_secs(1))
+}
+
+#[test]
+fn a_machine_that_holds_a_command_or_prints_without_end_is_not_waited_for() {
+    for instead in ["exec sleep 1000", "exec yes"] {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = Instant::now();
+        let refusal = mock(folder.path(), "nproc", instead).unwrap_err().to_string();
+        assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+        let known = ["there", "`ssh 10.0.0.9 nproc`", "after"].iter().all(|word| refusal.contains(word));
+        assert!(known, "{refusal}");
+        assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
+    }
+}
+
+#[test]
+fn a_machine_that_holds_the_end_of_a_script_holds_no_study() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut guest = mock(folder.path(), "kill", "exec sleep 1000").unwrap();
+    let mut armed = guest.arm("sleep 1000", LONG).unwrap();
+    armed.release().unwrap();
+    let begun = Instant::now();
+    let finished = armed.finish(&AtomicBool::new(true)).unwrap();
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    assert_ne!(finished.output.status, 0);
+    assert!(ends(&fs::read_to_string(folder.path().join("pid")).unwrap()));
 }
