@@ -36,7 +36,7 @@ pub enum PoolError {
     NoSpare(u32),
     /// A queue is not served.
     #[error("Queue {0} is not served")]
-    NoQueue(u32),
+    NoQueue(u64),
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),

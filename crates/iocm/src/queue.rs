@@ -14,24 +14,25 @@ use crate::statistics::{Delays, Moves, QueueCounters};
 use inflight::Inflight;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[cfg(test)]
 pub(crate) use handler::BYTES_A_UNIT;
-pub(crate) use handler::IoEngine;
 pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
+pub(crate) use handler::{IoEngine, completed};
 pub use submission::Submission;
 pub use virtqueue::Virtqueue;
 
-/// The number of a queue, unique in the process for ever.
+/// The number of a queue, unique in the process for ever: of 32 bits a front-end that restarts its queue without pause would
+/// use all up in a day. It is below 2^48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueKey(pub u32);
+pub struct QueueKey(pub u64);
 
 impl QueueKey {
     /// A number that no queue has had.
     #[must_use]
     pub fn fresh() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }

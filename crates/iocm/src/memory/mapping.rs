@@ -48,6 +48,12 @@ pub enum MapError {
         /// The end of the part, bytes.
         needs: u64,
     },
+    /// Its numbers would not be aligned.
+    #[error("The front-end's inflight memory begins at {offset:#x} of its file, which is no multiple of 8")]
+    Unaligned {
+        /// The offset in the file, bytes.
+        offset: u64,
+    },
     /// The kernel refused.
     #[error("Cannot map {size:#x} bytes of the front-end's memory")]
     Refused {

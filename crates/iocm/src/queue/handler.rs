@@ -28,9 +28,17 @@ impl WorkDone {
     }
 }
 
-/// The handler's number for a request that was submitted to the kernel.
+/// The handler's number for a request that was submitted to the kernel, below 2^16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u32);
+
+/// The bits of a completion's `user_data` that are the token. The others are the queue's number.
+const TOKEN_BITS: u32 = 16;
+
+/// The queue and the request of a completion with this `user_data`.
+pub(crate) const fn completed(user_data: u64) -> (QueueKey, Token) {
+    (QueueKey(user_data >> TOKEN_BITS), Token((user_data & ((1 << TOKEN_BITS) - 1)) as u32))
+}
 
 /// The way for a handler to submit I/O to the kernel.
 pub struct Submitter<'a> {
@@ -92,7 +100,8 @@ impl<'a> Submitter<'a> {
     /// All memory that the submission points to must stay valid, and its file open, until the completion.
     #[inline]
     pub unsafe fn submit(&mut self, submission: Submission, token: Token, aside: bool) -> Result<(), NoRoom> {
-        let user_data = u64::from(self.key.0) << 32 | u64::from(token.0);
+        debug_assert!(token.0 >> TOKEN_BITS == 0 && self.key.0 >> (u64::BITS - TOKEN_BITS) == 0);
+        let user_data = self.key.0 << TOKEN_BITS | u64::from(token.0);
         // SAFETY: the caller keeps what the request points to.
         if unsafe { self.engine.take(submission, user_data, aside) } { Ok(()) } else { Err(NoRoom) }
     }

@@ -56,6 +56,9 @@ impl InflightMemory {
     /// # Errors
     /// [`MapError`].
     pub fn map(file: &File, offset: u64, queues: u16, size: u16) -> Result<Self, MapError> {
+        if !offset.is_multiple_of(8) {
+            return Err(MapError::Unaligned { offset });
+        }
         let mapping = Mapping::of_file(file, offset, Self::bytes(queues, size).max(1))?;
         Ok(Self { mapping: Arc::new(mapping), queues, size })
     }

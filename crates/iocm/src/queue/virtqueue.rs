@@ -47,7 +47,7 @@ struct Again {
 }
 
 impl Virtqueue {
-    pub(super) fn new(ring: Ring, call: Option<OwnedFd>, state: Arc<QueueState>) -> Self {
+    pub(crate) fn new(ring: Ring, call: Option<OwnedFd>, state: Arc<QueueState>) -> Self {
         Self {
             ring,
             state,

@@ -47,6 +47,12 @@ impl Chain {
         }
     }
 
+    /// The number of its descriptors, empty ones too.
+    #[inline]
+    pub(crate) const fn descriptors(&self) -> usize {
+        self.descriptors
+    }
+
     /// Prefetches the first bytes of the buffer, at most 64, which were last in another CPU's cache: in one cache line, or
     /// two.
     #[inline]

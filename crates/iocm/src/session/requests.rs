@@ -84,7 +84,11 @@ impl Session {
             }
             Request::SetOwner => Ok(()),
             Request::ResetOwner | Request::ResetDevice => {
-                (0..self.vrings.len()).for_each(|index| self.stop(index));
+                for index in 0..self.vrings.len() {
+                    self.stop(index);
+                    // "disable all rings" (vhost-user, VHOST_USER_RESET_DEVICE).
+                    self.vrings[index].enabled = false;
+                }
                 Ok(())
             }
             Request::SetMemTable(regions) => {

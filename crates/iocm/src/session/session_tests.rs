@@ -69,6 +69,29 @@ fn a_front_end_comes_works_and_goes() {
 }
 
 #[test]
+fn a_reset_disables_all_rings() {
+    let (backend, pool) = (null(1), pool());
+    let mut driver = BlockDriver::new(64, FEATURES);
+    let (mut front, _outcome) = connect(&backend, &pool);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    let is_enabled = || {
+        let key = backend.queues[0].key.lock().unwrap().unwrap();
+        pool.with(key, |queue| queue.enabled).unwrap()
+    };
+    assert!(is_enabled());
+    // VHOST_USER_RESET_DEVICE, and VHOST_USER_SET_VRING_KICK without VHOST_USER_SET_VRING_ENABLE.
+    assert!(front.tell(34, &[], &[]).unwrap());
+    let kick = front.kick.try_clone().unwrap();
+    assert!(front.tell(12, &0_u64.to_ne_bytes(), &[kick.as_fd()]).unwrap());
+    assert!(!is_enabled());
+    assert!(front.tell(18, &[0, 1].map(u32::to_ne_bytes).concat(), &[]).unwrap() && is_enabled());
+    driver.submit(8, 0, &[], 20).unwrap();
+    front.kick().unwrap();
+    wait(&mut driver);
+}
+
+#[test]
 fn a_queue_that_is_moved_while_it_stops_starts_at_its_new_worker() {
     let (backend, pool) = (null(1), pool());
     let driver = BlockDriver::new(64, FEATURES);

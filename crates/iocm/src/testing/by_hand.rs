@@ -1,7 +1,7 @@
 //! A queue that is served when the test says so, without a worker.
 
 use super::driver::Driver;
-use crate::queue::{Handler, Notifiers, Queue, QueueState, Submitter, Token, WorkDone};
+use crate::queue::{Handler, Notifiers, Queue, QueueState, Submitter, WorkDone, completed};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl ByHand {
         while let Some((submission, user_data)) = made.pop_front() {
             // SAFETY: the queue keeps what it points to until it is told of the end.
             let result = unsafe { submission.execute() };
-            self.queue.complete(Token(user_data as u32), result);
+            self.queue.complete(completed(user_data).1, result);
             self.queue.resume(&mut Submitter::new(&mut made, key), u32::MAX);
         }
         self.queue.publish();

@@ -13,6 +13,8 @@ pub(super) struct QueueEntry {
     pub(super) queue: Queue,
     /// It is polled in every sweep, with kicks disabled; otherwise it waits for a kick.
     pub(super) polling_now: bool,
+    /// The worker cannot wait for its events, and polls it.
+    pub(super) is_deaf: bool,
     /// It was kicked since it was last polled.
     pub(super) kicked: bool,
     /// Requests in flight wait for their next step.
@@ -39,6 +41,7 @@ impl QueueEntry {
             waiting: queue.has_waiting(),
             queue,
             polling_now: true,
+            is_deaf: false,
             kicked: false,
             share: Share::default(),
             last_polled: now,
@@ -88,12 +91,13 @@ impl QueueEntry {
     }
 
     /// Enables kicks, so that it need not be polled. `false` if it must be: it has requests already, it has no kick
-    /// eventfd, or it is `always` polled. It is at these ticks.
+    /// eventfd or none that the worker hears, or it is `always` polled. It is at these ticks.
     pub(super) fn stop_polling(&mut self, always: bool, ticks: u64) -> bool {
         if !self.polling_now {
             return true;
         }
-        let is_polled = (self.queue.kick.is_none() || self.queue.polled || always) && self.queue.enabled;
+        let has_no_kicks = self.queue.kick.is_none() || self.is_deaf;
+        let is_polled = (has_no_kicks || self.queue.polled || always) && self.queue.enabled;
         if is_polled || self.queue.enable_wakeups() {
             return false;
         }

@@ -8,7 +8,7 @@ use super::signals::Signals;
 use super::uring::Uring;
 use super::{WorkerError, WorkerOptions, pin_thread};
 use crate::clock::{now_ns, thread_cpu_ns, ticks};
-use crate::queue::{Queue, QueueKey, Token};
+use crate::queue::{Queue, QueueKey, completed};
 use crate::statistics::WorkerCounters;
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The source of an epoll event: the command eventfd, the io_uring, or the queue with this number.
-const COMMANDS: u64 = 1 << 32;
-const COMPLETIONS: u64 = 1 << 33;
+const COMMANDS: u64 = 1 << 61;
+const COMPLETIONS: u64 = 1 << 62;
 /// The flag of an event of a queue's other source, which is not a kick.
-const SOURCE: u64 = 1 << 34;
+const SOURCE: u64 = 1 << 63;
 /// The number of events read at once.
 const EVENTS: usize = 64;
 /// The interval at which a worker that never waits checks for kicks of queues that it does not poll, nanoseconds. The
@@ -272,7 +272,7 @@ impl Run {
         let mut found = 0;
         let mut touched = std::mem::take(&mut self.touched);
         while let Some((user_data, result)) = self.uring.next_completion() {
-            let (key, token) = (QueueKey((user_data >> 32) as u32), Token(user_data as u32));
+            let (key, token) = completed(user_data);
             found += 1;
             match self.indexes.get(&key) {
                 Some(&index) => {
@@ -357,17 +357,20 @@ impl Run {
     pub(crate) fn add(&mut self, queue: Queue) {
         let key = queue.key;
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let mut is_deaf = false;
         for (file, flag) in [(queue.kick(), 0), (queue.handler.source(), SOURCE)] {
             let Some(file) = file else { continue };
-            let data = epoll::EventData::new_u64(u64::from(key.0) | flag);
+            let data = epoll::EventData::new_u64(key.0 | flag);
             if let Err(error) = epoll::add(&self.epoll, file, data, events) {
                 let log = &queue.state().log;
-                log.warn(|| format!("Cannot wait for kicks of queue {}: {error}", key.0));
+                log.warn(|| format!("Cannot wait for kicks of queue {}, and polls it: {error}", key.0));
+                is_deaf = true;
             }
         }
         self.indexes.insert(key, self.entries.len());
         let now = now_ns();
         let mut entry = QueueEntry::new(queue, now, ticks());
+        entry.is_deaf = is_deaf;
         if let Some(left) = entry.queue.left.take() {
             entry.queue.state().moves.add(now.saturating_sub(left));
         }
@@ -470,8 +473,7 @@ impl Run {
                 }
                 COMPLETIONS => {}
                 event => {
-                    let key = event as u32;
-                    let Some(&index) = self.indexes.get(&QueueKey(key)) else { continue };
+                    let Some(&index) = self.indexes.get(&QueueKey(event & !SOURCE)) else { continue };
                     let entry = &mut self.entries[index];
                     entry.kicked = true;
                     entry.last_polled = now;

@@ -93,6 +93,24 @@ fn worker(routes: &Arc<Routes>, polling: Polling) -> Worker {
 }
 
 #[test]
+fn a_queue_whose_kicks_cannot_be_waited_for_is_polled() {
+    for polling in [Polling::default(), Polling::Never] {
+        let routes = Routes::new();
+        let worker = worker(&routes, polling);
+        let (mut guest, mut queue) = Guest::new(&null(), FEATURES);
+        // epoll_ctl(2) takes no regular file.
+        queue.kick = Some(tempfile::tempfile().unwrap().into());
+        worker.add(queue);
+        for sector in 0..5 {
+            guest.submit(0, sector, &[], 4096).unwrap();
+            guest.ended();
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        assert_eq!(guest.state.counters.read().kicks_asked, 0, "{polling:?}");
+    }
+}
+
+#[test]
 fn every_way_of_waiting_serves_every_layout() {
     for polling in [Polling::default(), Polling::Always, Polling::Never] {
         for packed in [false, true] {

@@ -346,7 +346,7 @@ impl Handler for BlockQueue {
 mod tests {
     use super::super::BlockOptions;
     use super::*;
-    use crate::queue::{Notifiers, Queue, QueueState};
+    use crate::queue::{Notifiers, Queue, QueueState, completed};
     use crate::ring::RingFeatures;
     use crate::testing::{BlockDriver, DATA, Driver};
 
@@ -392,7 +392,7 @@ mod tests {
         while let Some((submission, user_data)) = made.pop_front() {
             // SAFETY: the queue keeps what it points to until it is told of the end.
             let result = unsafe { submission.execute() };
-            queue.complete(Token(user_data as u32), result);
+            queue.complete(completed(user_data).1, result);
             results.push(result);
             serve(queue, made, false);
         }
@@ -417,7 +417,7 @@ mod tests {
         while let Some((submission, user_data)) = made.pop_front() {
             // SAFETY: the queue keeps what it points to until it is told of the end.
             let result = unsafe { submission.execute() };
-            queue.complete(Token(user_data as u32), result);
+            queue.complete(completed(user_data).1, result);
             assert_eq!(serve(&mut queue, &mut made, true).requests, u32::from(ended + most < 200));
             ended += 1;
         }

@@ -19,6 +19,10 @@ pub enum Delivery {
 /// keep that many lists of pieces.
 const MAX_MERGED: usize = 256;
 
+/// So many descriptors are read for a packet at most, and those of one buffer more: a buffer may have a thousand without any
+/// room.
+const MAX_DESCRIPTORS: usize = 1024;
+
 /// The number of buffers that are taken together.
 const TOGETHER: usize = 16;
 
@@ -50,12 +54,13 @@ impl Buffers {
         packets: impl Iterator<Item = ([u8; SIZE], &'a [u8])>,
     ) -> (usize, u64) {
         self.chain(TOGETHER - 1);
-        let mut taken = 0;
+        let (mut taken, mut descriptors) = (0, 0);
         for chain in &mut self.chains[..count.min(TOGETHER)] {
-            if !queue.pop(chain) {
+            if descriptors >= MAX_DESCRIPTORS || !queue.pop(chain) {
                 break;
             }
             chain.prefetch(64);
+            descriptors += chain.descriptors();
             taken += 1;
         }
         let (mut given, mut bytes) = (0, 0);
@@ -110,9 +115,9 @@ impl Buffers {
         mut room: u64,
     ) -> Delivery {
         let needs = (self.header + frame.len()) as u64;
-        let mut taken = 1;
+        let (mut taken, mut descriptors) = (1, self.chains[0].descriptors());
         while room < needs {
-            if taken == MAX_MERGED {
+            if taken == MAX_MERGED || descriptors >= MAX_DESCRIPTORS {
                 self.put_back(queue, taken);
                 return Delivery::TooLarge;
             }
@@ -121,6 +126,7 @@ impl Buffers {
                 return self.give_up(queue, taken);
             }
             room += chain.bytes(Side::Writable);
+            descriptors += chain.descriptors();
             taken += 1;
         }
         // A ring has at most 32768 descriptors.
@@ -150,11 +156,13 @@ impl Buffers {
 
     /// Asks for a kick for more buffers than the present ones, which are too few. `true` if there are more already.
     pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
-        let mut taken = 0;
-        while taken < MAX_MERGED && queue.pop(self.chain(taken)) {
+        let (mut taken, mut descriptors) = (0, 0);
+        let has_all = |taken, descriptors| taken == MAX_MERGED || descriptors >= MAX_DESCRIPTORS;
+        while !has_all(taken, descriptors) && queue.pop(self.chain(taken)) {
+            descriptors += self.chains[taken].descriptors();
             taken += 1;
         }
-        let more = taken == MAX_MERGED || queue.enable_kicks();
+        let more = has_all(taken, descriptors) || queue.enable_kicks();
         self.put_back(queue, taken);
         more
     }
@@ -205,5 +213,33 @@ fn mark(queue: &Virtqueue, chain: &Chain, size: u64) {
         for part in chain.pieces(Side::Writable, 0, size) {
             queue.memory().wrote(part.guest, u64::from(part.size));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::QueueState;
+    use crate::ring::RingFeatures;
+    use crate::testing::{DATA, Driver};
+    use std::sync::Arc;
+
+    #[test]
+    fn buffers_of_empty_descriptors_are_not_all_read_for_each_packet() {
+        let features = RingFeatures { packed: false, event_index: true, indirect: true };
+        let mut driver = Driver::new(64, features);
+        driver.add(&[(DATA, SIZE as u32, true)]).unwrap();
+        for _ in 0..40 {
+            driver.add_indirect(&[(DATA, 0, true); 1000]).unwrap();
+        }
+        let mut queue = Virtqueue::new(driver.ring().unwrap(), None, Arc::<QueueState>::default());
+        let mut buffers = Buffers::new(true, SIZE);
+        assert_eq!(buffers.deliver(&mut queue, &[0; SIZE], &[7; 60]), Delivery::TooLarge);
+        assert_eq!(buffers.chains.len(), 3);
+        assert!(buffers.enable_kicks(&mut queue), "there are enough for a packet that is dropped");
+        assert_eq!(buffers.chains.len(), 3);
+        let packets = || std::iter::repeat_n(([0; SIZE], &[7; 60][..]), TOGETHER);
+        assert_eq!(buffers.deliver_small(&mut queue, TOGETHER, packets()), (0, 0));
+        assert!(queue.broken().is_none());
     }
 }

@@ -133,13 +133,6 @@ impl Handler for Transmit {
         if work.throttled_ns.is_some() {
             return work;
         }
-        let now = match &mut self.target {
-            Target::Switch(sender) if queue.has_more() => {
-                sender.begin();
-                now_ns()
-            }
-            _ => 0,
-        };
         let is_limited = self.device.sent.are_set();
         let reads = match &self.target {
             // A packet that is dropped is not read.
@@ -154,6 +147,14 @@ impl Handler for Transmit {
         while taken < budget.min(ahead) && take(queue, &mut chains[taken], reads) > 0 {
             taken += 1;
         }
+        // A turn without packets needs neither. The ring is not asked before: a packet may come in between.
+        let now = match &mut self.target {
+            Target::Switch(sender) if taken > 0 => {
+                sender.begin();
+                now_ns()
+            }
+            _ => 0,
+        };
         while sent < taken {
             let chain = &mut chains[sent % AHEAD];
             match self.send(chain, now) {

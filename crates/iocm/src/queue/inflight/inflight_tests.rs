@@ -12,6 +12,14 @@ fn memory() -> (File, InflightMemory) {
     (file, memory)
 }
 
+#[test]
+fn memory_whose_numbers_would_not_be_aligned_is_refused() {
+    let file = crate::testing::memory_file(2 * InflightMemory::bytes(2, SIZE));
+    for (offset, is_fine) in [(0, true), (8, true), (64, true), (1, false), (4, false), (4097, false)] {
+        assert_eq!(InflightMemory::map(&file, offset, 2, SIZE).is_ok(), is_fine, "{offset}");
+    }
+}
+
 /// A back-end that begins where the front-end says that the last one was: it knows only what was given back.
 fn back_end(driver: &Driver, memory: &InflightMemory, base: u32) -> Virtqueue {
     let packed = driver.features.packed;

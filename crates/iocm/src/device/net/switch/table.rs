@@ -90,6 +90,10 @@ impl Table {
             }
         }
         let mut entries = self.write();
+        // It may have been assigned between the two locks.
+        if entries.by_address.get(&address).is_some_and(|entry| entry.given) {
+            return;
+        }
         if entries.count(port) >= MAX_OF_A_PORT && !entries.forget_old(port, now) {
             entries.learnt.entry(port).or_default().full_until = now + FULL_NS;
             return;
