@@ -148,10 +148,13 @@ impl Daemon {
             Arrangement::Shared => None,
             Arrangement::PerDevice => {
                 let number = self.devices().next as usize;
-                Some(self.pool.add_worker(&self.config.workers.worker(number)?)?)
+                let worker = self.pool.add_worker(&self.config.workers.worker(number)?)?;
+                self.loads.begin(worker);
+                Some(worker)
             }
         };
-        let endpoint = Endpoint::serve(config, bound, device, own_worker, &self.pool)?;
+        let endpoint = Endpoint::serve(config, bound, device, own_worker, &self.pool)
+            .inspect_err(|_| own_worker.into_iter().for_each(|worker| self.remove_own_worker(worker)))?;
         let mut devices = self.devices();
         let number = devices.next;
         devices.next += 1;
@@ -165,12 +168,18 @@ impl Daemon {
         // The lock is not held: closing may take as long as a disk does.
         endpoint.remove();
         let was_there = self.devices().by_number.remove(&number).is_some();
-        if let Some(worker) = endpoint.own_worker.filter(|_| was_there)
-            && let Err(error) = self.pool.remove_worker(worker)
-        {
-            tracing::debug!("The worker of {} stays: {error}", endpoint.config.name);
+        if let Some(worker) = endpoint.own_worker.filter(|_| was_there) {
+            self.remove_own_worker(worker);
         }
         was_there
+    }
+
+    /// Removes the worker of one device.
+    fn remove_own_worker(&self, worker: u32) {
+        match self.pool.remove_worker(worker) {
+            Ok(()) => self.loads.forget(worker),
+            Err(error) => tracing::debug!("Worker {worker}, which had a device of its own, stays: {error}"),
+        }
     }
 
     fn devices(&self) -> MutexGuard<'_, Devices> {

@@ -87,7 +87,7 @@ fn begin(suite: &Suite, folder: &Path, text: &str) -> anyhow::Result<()> {
         return Err(Usage(format!("{} {what}", folder.display())).into());
     }
     std::fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
-    std::fs::write(&file, text).with_context(|| format!("Could not write {}", file.display()))
+    files::write(&file, text.as_bytes()).with_context(|| format!("Could not write {}", file.display()))
 }
 
 /// Makes the missing runs of one study; tests whether none is missing afterwards.
@@ -124,7 +124,7 @@ fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
     let outcome = outcome(suite, &made);
     write_page(&folder.join(PAGE), &report::suite::page(&outcome, true))?;
     let markdown = folder.join(MARKDOWN);
-    std::fs::write(&markdown, report::suite::markdown(&outcome))
+    files::write(&markdown, report::suite::markdown(&outcome).as_bytes())
         .with_context(|| format!("Could not write {}", markdown.display()))?;
     let mut out = std::io::stdout().lock();
     if json {
