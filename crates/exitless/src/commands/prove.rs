@@ -16,6 +16,7 @@ use probe::measure::Measure;
 
 use super::lab::{print_timings, with_laboratory};
 use super::plan::PlanArguments;
+use super::recordings::write_page;
 use crate::console::{self, StatusLine};
 use crate::status::Usage;
 use crate::{interrupt, status};
@@ -203,9 +204,7 @@ fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyho
     write_file(&folder.join(RECORDING), |out| Ok(recording.write(out)?))?;
     write_file(&folder.join("samples.parquet"), |out| Ok(write_samples(recording, out)?))?;
     write_file(&folder.join("result.json"), |out| Ok(serde_json::to_writer_pretty(out, outcome)?))?;
-    write_file(&folder.join("report.html"), |out| {
-        Ok(out.write_all(report::prove::page(outcome, recording).as_bytes())?)
-    })
+    write_page(&folder.join("report.html"), &report::prove::page(outcome, recording))
 }
 
 /// Writes a file whole or not at all.

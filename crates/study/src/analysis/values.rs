@@ -123,7 +123,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
         let work = work(&guests);
         let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
         over.insert(place, Over { seconds: run.host_seconds(), work: work.map(|(_, amount)| amount) });
-        let host = run.host.iter().cloned().chain(of_work(&run.host, run.host_seconds(), work));
+        let host = run.host.iter().cloned().chain(of_work(run, work));
         let host = host.map(|metric| (Source::Host, metric));
         for (source, metric) in guests.into_iter().map(|metric| (Source::Workload, metric)).chain(host) {
             if !metric.value.is_finite() {

@@ -99,7 +99,7 @@ fn figures(run: &Run, names: &[String]) -> BTreeMap<String, f64> {
             Some(Metric { value: metric.combine.apply(&values)?, ..metric.clone() })
         })
         .collect();
-    let of_work = of_work(&run.host, run.host_seconds(), work(&guests));
+    let of_work = of_work(run, work(&guests));
     let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
     let guests = guests.iter().filter(|metric| wanted(metric, true));
     guests.chain(host).map(|metric| (metric.name.clone(), metric.value)).collect()

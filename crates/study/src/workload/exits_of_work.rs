@@ -1,6 +1,7 @@
 //! VM exits for each unit of a run's work.
 
 use super::WorkUnit;
+use crate::record::Run;
 use crate::{Better, Combine, Metric, Unit};
 
 /// The prefix of figures that count VM exits for each unit of work.
@@ -24,11 +25,11 @@ pub(crate) fn work(guests: &[Metric]) -> Option<(WorkUnit, f64)> {
     work.filter(|(_, amount)| amount.is_finite() && *amount > 0.0)
 }
 
-/// The exits for each unit of work of a run whose host was sampled for so many seconds, with these figures, if the workload
-/// reports its work. They are all of that time, so they include those of the tool's start and end.
-pub(crate) fn of_work(host: &[Metric], seconds: f64, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
+/// The exits for each unit of work of a run, if the workload reports its work. They are all of the time for which the host was
+/// sampled, so they include those of the tool's start and end.
+pub(crate) fn of_work(run: &Run, work: Option<(WorkUnit, f64)>) -> Vec<Metric> {
     let Some((unit, amount)) = work else { return Vec::new() };
-    let rates = host.iter().filter(|metric| metric.unit == Unit::PerSecond);
+    let rates = run.host.iter().filter(|metric| metric.unit == Unit::PerSecond);
     let each = rates.filter_map(|metric| {
         let reason = metric.name.strip_prefix("exits.")?;
         Some(Metric {
@@ -36,7 +37,7 @@ pub(crate) fn of_work(host: &[Metric], seconds: f64, work: Option<(WorkUnit, f64
             unit: Unit::PerOperation,
             better: Better::Lower,
             combine: Combine::Single,
-            value: metric.value * seconds / amount,
+            value: metric.value * run.host_seconds() / amount,
         })
     });
     each.collect()

@@ -123,9 +123,7 @@ fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
     pages_of_studies(&made, folder)?;
     let outcome = outcome(suite, &made);
     write_page(&folder.join(PAGE), &report::suite::page(&outcome, true))?;
-    let markdown = folder.join(MARKDOWN);
-    files::write(&markdown, report::suite::markdown(&outcome).as_bytes())
-        .with_context(|| format!("Could not write {}", markdown.display()))?;
+    write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome))?;
     let mut out = std::io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &outcome)?;

@@ -23,6 +23,12 @@ const MAX_MERGED: usize = 256;
 /// room.
 const MAX_DESCRIPTORS: usize = 1024;
 
+/// Tests whether no further buffer is taken for a packet.
+#[inline]
+const fn is_most(buffers: usize, descriptors: usize) -> bool {
+    buffers == MAX_MERGED || descriptors >= MAX_DESCRIPTORS
+}
+
 /// The number of buffers that are taken together.
 const TOGETHER: usize = 16;
 
@@ -117,7 +123,7 @@ impl Buffers {
         let needs = (self.header + frame.len()) as u64;
         let (mut taken, mut descriptors) = (1, self.chains[0].descriptors());
         while room < needs {
-            if taken == MAX_MERGED || descriptors >= MAX_DESCRIPTORS {
+            if is_most(taken, descriptors) {
                 self.put_back(queue, taken);
                 return Delivery::TooLarge;
             }
@@ -157,12 +163,11 @@ impl Buffers {
     /// Asks for a kick for more buffers than the present ones, which are too few. `true` if there are more already.
     pub fn enable_kicks(&mut self, queue: &mut Virtqueue) -> bool {
         let (mut taken, mut descriptors) = (0, 0);
-        let has_all = |taken, descriptors| taken == MAX_MERGED || descriptors >= MAX_DESCRIPTORS;
-        while !has_all(taken, descriptors) && queue.pop(self.chain(taken)) {
+        while !is_most(taken, descriptors) && queue.pop(self.chain(taken)) {
             descriptors += self.chains[taken].descriptors();
             taken += 1;
         }
-        let more = has_all(taken, descriptors) || queue.enable_kicks();
+        let more = is_most(taken, descriptors) || queue.enable_kicks();
         self.put_back(queue, taken);
         more
     }
