@@ -95,8 +95,8 @@ pub trait Device: Send + Sync + std::fmt::Debug {
         Err(ResizeError::Unsized)
     }
 
-    /// Sets the MTU that the front-end told the guest.
-    fn set_mtu(&self, _mtu: u64) {}
+    /// Sets the MTU that the front-end told the guest; `None` when the front-end has gone.
+    fn set_mtu(&self, _mtu: Option<u64>) {}
 
     /// Gives a queue what it needs of the host while it is started and enabled. This may take milliseconds, for which the
     /// front-end's thread waits, and no worker.

@@ -16,7 +16,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-#[cfg(test)]
 pub(crate) use handler::BYTES_A_UNIT;
 pub use handler::{Handler, NoRoom, Submitter, Token, WorkDone};
 pub(crate) use handler::{IoEngine, completed};

@@ -225,11 +225,12 @@ impl Session {
         }
     }
 
-    /// Stops all queues.
+    /// Stops all queues, and forgets what the front-end told the device.
     fn end(&mut self) {
         for index in 0..self.vrings.len() {
             self.stop(index);
         }
+        self.backend.device.set_mtu(None);
         self.backend.replace_requests(None);
     }
 }

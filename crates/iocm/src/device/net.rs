@@ -219,8 +219,10 @@ impl Device for Arc<NetDevice> {
 
     fn handler(&self, index: u16, _size: u16, features: VirtioFeatures) -> Box<dyn Handler> {
         let pair = index / 2;
+        // Without several queue pairs the control queue follows the first (VIRTIO 1.3, 5.1.2).
+        let pairs = if features.has(features::QUEUES) { self.options.pairs } else { 1 };
         match index {
-            _ if pair >= self.options.pairs => Box::new(ControlQueue::new(self.options.pairs)),
+            _ if pair >= pairs => Box::new(ControlQueue::new(pairs)),
             _ if index.is_multiple_of(2) => Box::new(self.receive(pair, features)),
             _ => Box::new(self.transmit(pair, features)),
         }
@@ -247,8 +249,8 @@ impl Device for Arc<NetDevice> {
         }
     }
 
-    fn set_mtu(&self, mtu: u64) {
-        if let Ok(mtu) = u16::try_from(mtu) {
+    fn set_mtu(&self, mtu: Option<u64>) {
+        if let Ok(mtu) = mtu.map_or(Ok(self.options.mtu), u16::try_from) {
             self.mtu.store(mtu, Ordering::Relaxed);
         }
     }

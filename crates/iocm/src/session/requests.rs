@@ -186,7 +186,7 @@ impl Session {
                 Ok(())
             }
             Request::NetSetMtu(mtu) => {
-                self.backend.device.set_mtu(mtu);
+                self.backend.device.set_mtu(Some(mtu));
                 Ok(())
             }
             Request::SendRarp(mac) => self.backend.device.announce(mac).map_err(RequestError::Invalid),

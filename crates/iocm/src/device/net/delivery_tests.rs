@@ -119,11 +119,14 @@ fn limits_and_the_mtu_hold() {
     guest.send(PLAIN, &frame(mac(2), mac(1), 1522));
     guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
     assert_eq!(guest.errors(), (0, 0, 1));
-    Device::set_mtu(&free, 9000);
+    Device::set_mtu(&free, Some(9000));
     guest.send(PLAIN, &frame(mac(2), mac(1), 1523));
     assert_eq!(guest.errors(), (0, 0, 1));
     assert_eq!(Device::config(&free, 8, 4), [1, 0, 0x28, 0x23]);
     assert_eq!(Device::config(&free, 0, 6), mac(3));
+    // Another front-end has its own.
+    Device::set_mtu(&free, None);
+    assert_eq!(Device::config(&free, 8, 4), [1, 0, 0xdc, 0x05]);
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn the_control_queue_answers() {
     let switches = Switches::default();
     let device = port(&switches, 1, NetOptions { pairs: 2, ..NetOptions::default() });
     let driver = NetDriver::new(16, SPLIT);
-    let handler = Device::handler(&device, 4, 16, VirtioFeatures(MODERN));
+    let handler = Device::handler(&device, 4, 16, VirtioFeatures(MODERN | features::QUEUES));
     let mut queue = ByHand::new(&driver.receive, handler);
     let mut driver = driver.receive;
     for (command, answer) in
@@ -198,6 +201,54 @@ fn the_control_queue_answers() {
         assert_eq!(driver.read(DATA + 0x100, 1), [answer], "{command:?}");
     }
     assert_eq!((Device::queues(&device), Device::queue_number(&device)), (5, 2));
+    // A driver without VIRTIO_NET_F_MQ has it behind the first pair.
+    let mut driver = NetDriver::new(16, SPLIT).receive;
+    let mut queue = ByHand::new(&driver, Device::handler(&device, 2, 16, VirtioFeatures(MODERN)));
+    driver.write(DATA, &[4, 0, 1, 0]);
+    driver.add(&[(DATA, 4, false), (DATA + 0x100, 1, true)]).unwrap();
+    assert_eq!(serve(&mut queue, 8).requests, 1);
+    assert_eq!((driver.take().unwrap().1, driver.read(DATA + 0x100, 1)), (1, vec![0]));
+}
+
+#[test]
+fn a_turn_is_charged_for_every_copy_and_segment() {
+    let switches = Switches::default();
+    let devices: Vec<_> = (1..=9).map(|last| port(&switches, last, NetOptions::default())).collect();
+    let mut guests: Vec<Guest> =
+        devices.iter().map(|device| Guest::new(device, 256, MODERN, SPLIT)).collect();
+    guests.iter_mut().for_each(|guest| guest.offer(60, 1600));
+    // To all eight others.
+    let all = frame([0xff; 6], mac(1), 60);
+    for _ in 0..40 {
+        guests[0].driver.send(PLAIN, &all).unwrap();
+    }
+    let work = serve(&mut guests[0].transmit, 64);
+    assert_eq!(
+        (work.copies, work.units(), work.more),
+        (7 * work.requests, 8 * work.requests, true),
+        "{work:?}"
+    );
+    // A turn takes some buffers ahead.
+    assert!((8..=32).contains(&work.requests), "{work:?}");
+    assert_eq!(guests[8].receive().len(), work.requests as usize);
+    // To one, which is not known yet: as much as to a known one.
+    let pair = Switches::default();
+    let devices = [1, 2].map(|last| port(&pair, last, NetOptions::default()));
+    let [mut sender, mut simple] = [(&devices[0], MODERN), (&devices[1], VERSION)]
+        .map(|(device, features)| Guest::new(device, 256, features, SPLIT));
+    simple.offer(60, 1600);
+    sender.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
+    assert_eq!(serve(&mut sender.transmit, 64).units(), 1);
+    // In segments, for a receiver that takes none: flooded, and to a known address.
+    for is_known in [false, true] {
+        let (header, bytes) = large(2, 1, 3000);
+        sender.driver.send(header, &bytes).unwrap();
+        let work = serve(&mut sender.transmit, 64);
+        let before = if is_known { 0 } else { 1 };
+        let segments = simple.receive().len() - before;
+        assert!(segments >= 3 && work.copies as usize == segments - 1, "{segments} segments: {work:?}");
+        simple.send(PLAIN, &frame(mac(1), mac(2), 60));
+    }
 }
 
 proptest! {

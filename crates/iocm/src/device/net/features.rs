@@ -20,7 +20,8 @@ const STATUS: u64 = 1 << 16;
 const CONTROL: u64 = 1 << 17;
 const CONTROL_RECEIVE: u64 = 1 << 18;
 const ANNOUNCE: u64 = 1 << 21;
-const QUEUES: u64 = 1 << 22;
+/// `VIRTIO_NET_F_MQ`.
+pub(super) const QUEUES: u64 = 1 << 22;
 const GUEST_USO4: u64 = 1 << 54;
 const GUEST_USO6: u64 = 1 << 55;
 const HOST_USO: u64 = 1 << 56;

@@ -57,16 +57,17 @@ pub(crate) fn make_checksum(frame: &mut [u8], start: u16, offset: u16) {
     }
 }
 
-/// Segments a checked packet, and passes each segment to `each`, headers and data apart.
-pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+/// Segments a checked packet, and passes each segment to `each`, headers and data apart, until that returns `false`. Returns the
+/// number of segments that were not taken.
+pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
     let headers = usize::from(header.headers);
     let (Some(offsets), Some(data)) =
         (HeaderOffsets::of(&frame[..frame.len().min(HEAD)]), frame.get(headers..))
     else {
-        return;
+        return 0;
     };
     let mut head = [0; HEAD];
-    let Some(head) = head.get_mut(..headers) else { return };
+    let Some(head) = head.get_mut(..headers) else { return 0 };
     let size = usize::from(header.segment.max(1));
     let count = data.len().div_ceil(size);
     for (index, data) in data.chunks(size).enumerate() {
@@ -74,8 +75,11 @@ pub fn cut(header: &NetHeader, frame: &[u8], mut each: impl FnMut(&[u8], &[u8]))
         let segment = Segment { index, is_last: index + 1 == count, before: index * size };
         offsets.set_network(head, segment, data.len());
         offsets.set_transport(head, segment, data);
-        each(head, data);
+        if !each(head, data) {
+            return count - index;
+        }
     }
+    0
 }
 
 /// A segment's position in its packet.

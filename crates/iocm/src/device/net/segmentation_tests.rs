@@ -111,8 +111,18 @@ fn large_packets_are_cut_into_whole_ones() {
             let data: Vec<u8> = (0..3500_u32).map(|byte| ((byte * 31) >> 2) as u8).collect();
             let (header, packet) = packet(version, protocol, &data);
             let mut pieces = Vec::new();
-            cut(&header, &packet, |head, data| pieces.push([head, data].concat()));
+            let mut keep = |head: &[u8], data: &[u8]| {
+                pieces.push([head, data].concat());
+                true
+            };
+            assert_eq!(cut(&header, &packet, &mut keep), 0);
             assert_eq!(pieces.len(), 4);
+            let mut rest = 2;
+            let left = cut(&header, &packet, |_, _| {
+                rest -= 1;
+                rest >= 0
+            });
+            assert_eq!((left, rest), (2, -1), "the third is not taken, and the fourth is not made");
             let headers = usize::from(header.headers);
             let back: Vec<u8> = pieces.iter().flat_map(|piece| piece[headers..].to_vec()).collect();
             assert_eq!(back, data);
@@ -164,10 +174,12 @@ proptest! {
         let header = NetHeader { segment, ..header };
         let mut back = Vec::new();
         let mut right = true;
-        cut(&header, &packet, |head, data| {
+        let left = cut(&header, &packet, |head, data| {
             right &= is_right(&[head, data].concat());
             back.extend_from_slice(data);
+            true
         });
+        prop_assert_eq!(left, 0);
         prop_assert!(right);
         prop_assert_eq!(back, data);
     }

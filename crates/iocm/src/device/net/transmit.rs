@@ -31,6 +31,8 @@ pub struct Transmit {
     header: u64,
     /// The offloads that the guest negotiated.
     negotiated: Offloads,
+    /// The units of work of this turn that its packets and their bytes do not show.
+    copies: usize,
 }
 
 /// The number of buffers that are taken ahead: as many as a CPU can wait for at a time.
@@ -58,7 +60,7 @@ impl Transmitted {
 impl Transmit {
     pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, negotiated: Offloads) -> Self {
         let chains = (0..AHEAD).map(|_| Chain::default()).collect();
-        Self { device, target, chains, header: header as u64, negotiated }
+        Self { device, target, chains, header: header as u64, negotiated, copies: 0 }
     }
 
     /// Sends the packet in a buffer.
@@ -91,6 +93,7 @@ impl Transmit {
         match &mut self.target {
             Target::Switch(sender) => {
                 let sent = sender.send(chain, self.header, size as usize, bytes, self.negotiated, now)?;
+                self.copies += sender.take_copies() as usize;
                 Ok(Transmitted::of(sent, size))
             }
             target => {
@@ -143,6 +146,7 @@ impl Handler for Transmit {
         let mut chains = std::mem::take(&mut self.chains);
         let (mut done, mut bytes) = (0, 0);
         let budget = budget as usize;
+        self.copies = 0;
         let (mut taken, mut sent, mut is_dry) = (0, 0, false);
         while taken < budget.min(ahead) && take(queue, &mut chains[taken], reads) > 0 {
             taken += 1;
@@ -175,20 +179,21 @@ impl Handler for Transmit {
                 work.throttled_ns = self.device.sent.wait(now_ns);
             }
             // A ring that was empty is looked at again when all is sent: the driver's CPU writes where its index is.
-            if taken < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
+            if taken + self.copies < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
                 let more = take(queue, &mut chains[taken % AHEAD], reads);
                 is_dry = more == 0;
                 taken += more;
             }
         }
         work.requests = sent as u32;
+        work.copies = self.copies as u32;
         self.chains = chains;
         if let Target::Switch(sender) = &mut self.target {
             sender.flush();
         }
         queue.count(done, bytes);
         work.bytes = bytes;
-        work.more = sent == budget;
+        work.more = sent + self.copies >= budget;
         work
     }
 

@@ -103,9 +103,9 @@ impl PortBacklog {
             && self.bytes.load(Ordering::Relaxed) + batch.bytes() < MAX_BYTES
     }
 
-    /// Counts a packet that was dropped.
-    pub(crate) fn drop_one(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Counts packets that were dropped.
+    pub(crate) fn drop_packets(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
     /// The number of packets that were dropped since the last call.
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn what_was_dropped_is_told_once() {
         let backlog = PortBacklog::new().unwrap();
-        backlog.drop_one();
-        backlog.drop_one();
-        assert_eq!((backlog.take_dropped(), backlog.take_dropped()), (2, 0));
+        backlog.drop_packets(1);
+        backlog.drop_packets(2);
+        assert_eq!((backlog.take_dropped(), backlog.take_dropped()), (3, 0));
     }
 }

@@ -118,6 +118,12 @@ impl Batch {
         self.bytes.truncate(start);
     }
 
+    /// Gives back memory that its packets do not use: what waits is bounded by its bytes.
+    #[cold]
+    pub(super) fn release(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     /// The bytes from `start` on.
     pub(super) fn from(&mut self, start: usize) -> &mut [u8] {
         self.bytes.get_mut(start..).unwrap_or_default()
@@ -128,5 +134,24 @@ impl Batch {
         self.bytes.clear();
         self.packets.clear();
         self.bytes.shrink_to(KEEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_that_was_dropped_leaves_no_memory_behind() {
+        let mut batch = Batch::default();
+        batch.add(NetHeader::NOTHING, &[1; 60], &[]);
+        let start = batch.bytes();
+        let large = vec![2_u8; 64 << 10];
+        let part = Part { pointer: large.as_ptr().cast_mut(), guest: 0, size: large.len() as u32 };
+        batch.begin(&[3; 14], [part].into_iter());
+        batch.cut(start);
+        batch.release();
+        assert_eq!((batch.len(), batch.bytes()), (1, 60));
+        assert!(batch.bytes.capacity() < 1024, "{} bytes", batch.bytes.capacity());
     }
 }

@@ -10,6 +10,7 @@ use crate::device::net::packet::Address;
 use crate::device::net::packet::{ETHERNET, HEAD, HeaderOffsets, queue_of};
 use crate::device::net::segmentation::{cut, make_checksum};
 use crate::memory::Part;
+use crate::queue::BYTES_A_UNIT;
 use crate::ring::{Chain, Side};
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct Sender {
     outbox: Outbox,
     /// A packet that goes to several ports.
     scratch: Batch,
+    /// The units of work beyond one packet and its bytes for each request, since the last [`Self::take_copies`].
+    copies: u32,
 }
 
 /// Packets that are not delivered yet.
@@ -64,7 +67,7 @@ impl Outbox {
         }
         let batch = &mut self.batches[index][pair];
         if !backlog.has_room(batch) {
-            backlog.drop_one();
+            backlog.drop_packets(1);
             return Err(Forwarded::NoRoom);
         }
         if batch.is_empty() {
@@ -92,7 +95,15 @@ impl Sender {
             run: None,
             outbox: Outbox::default(),
             scratch: Batch::default(),
+            copies: 0,
         }
+    }
+
+    /// The units of work since the last call that requests and their bytes do not show: copies for other ports, and
+    /// segments.
+    #[inline]
+    pub fn take_copies(&mut self) -> u32 {
+        std::mem::take(&mut self.copies)
     }
 
     /// Drops the caches if the table or the ports have changed. Called at the start of a turn, with empty batches.
@@ -168,10 +179,13 @@ impl Sender {
                 scratch.clear();
                 scratch.add(header, whole, &[]);
                 batch.cut(start);
+                let before = batch.len();
                 adapt(backlog, batch, &header, scratch.from(0));
+                self.copies += (batch.len() - before).saturating_sub(1) as u32;
             }
             Err(error) => {
                 batch.cut(start);
+                batch.release();
                 return Err(error);
             }
         }
@@ -281,7 +295,7 @@ impl Sender {
 
     /// Floods the packet in the scratch batch.
     fn flood(&mut self, header: &NetHeader, now: u64) -> Forwarded {
-        let mut verdict = Forwarded::Filtered;
+        let (mut verdict, mut copies) = (Forwarded::Filtered, 0);
         let count = self.scratch.bytes().min(HEAD);
         let head = &self.scratch.from(0)[..count];
         let offsets = HeaderOffsets::of(head);
@@ -300,12 +314,17 @@ impl Sender {
                 }
             };
             let frame = self.scratch.from(0);
+            let before = batch.len();
             match backlog.offloads().takes(header, frame) {
                 true => batch.add(*header, frame, &[]),
                 false => adapt_copy(backlog, batch, header, frame),
             }
+            copies += batch.len() - before + frame.len() / BYTES_A_UNIT as usize;
             verdict = Forwarded::Sent;
         }
+        // The request counts as one.
+        let counted = 1 + self.scratch.bytes() / BYTES_A_UNIT as usize;
+        self.copies += copies.saturating_sub(counted) as u32;
         verdict
     }
 
@@ -365,10 +384,14 @@ fn adapt(backlog: &PortBacklog, batch: &mut Batch, header: &NetHeader, frame: &m
         make_checksum(frame, start, offset);
         return batch.add(NetHeader::NOTHING, frame, &[]);
     }
-    cut(header, frame, |head, data| match backlog.has_room(batch) {
-        true => batch.add(NetHeader::NOTHING, head, data),
-        false => backlog.drop_one(),
+    let left = cut(header, frame, |head, data| {
+        let has_room = backlog.has_room(batch);
+        if has_room {
+            batch.add(NetHeader::NOTHING, head, data);
+        }
+        has_room
     });
+    backlog.drop_packets(left as u64);
 }
 
 /// The same with a copy of the packet, for flooding.
