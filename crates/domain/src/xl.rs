@@ -5,15 +5,12 @@
 //! one mistake; here the rest is still read, with a doubt for each mistake.
 
 mod devices;
-mod guest_type;
 mod pins;
 mod reading;
 mod settings;
 mod words;
 
 use crate::{Definition, Error, Form, Text};
-
-pub use guest_type::GuestType;
 
 /// Settings of which a definition has at least one; a shell script has variables with other names.
 const TELLING: &[&str] =

@@ -32,6 +32,7 @@ mod text;
 mod timeline;
 mod timeline_rows;
 mod vmx;
+mod xen_guest_type;
 
 pub use access::{Access, AccessKind, Direction, UnknownAccess, incomplete_ipi_cause};
 pub use apic_register::name as apic_register_name;
@@ -57,3 +58,4 @@ pub use table::{Order, Rest, Row, Table, UnknownOrder};
 pub use text::{agree, counted, grouped, is_harmful, printable};
 pub use timeline::{SeriesIndex, SeriesKey, Slice, Timeline};
 pub use timeline_rows::{Column, TimelineFigure, TimelineRest, TimelineRow, TimelineRows};
+pub use xen_guest_type::XenGuestType;

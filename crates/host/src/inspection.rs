@@ -22,7 +22,7 @@ use crate::{Error, Fingerprint, Root};
 
 pub use crate::root::LogLine;
 pub use crate::xen_control::XenInfo;
-pub use crate::xen_domains::{XenDomain, XenGuestType};
+pub use crate::xen_domains::XenDomain;
 pub use arguments::{Argument, Arguments};
 pub use config::{KernelConfig, OptionState};
 pub use container::{CONTAINER_MARKS, Container};

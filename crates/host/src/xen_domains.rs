@@ -1,31 +1,8 @@
 //! The running domains of a Xen host.
 
+use exits::XenGuestType;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The type of a domain (`c_info.type` of `xl list -l`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XenGuestType {
-    /// Paravirtual: it runs without VMX or SVM, so it has neither exits nor APICv.
-    Pv,
-    /// Hardware-virtualized without a device model.
-    Pvh,
-    /// Hardware-virtualized with a device model.
-    Hvm,
-}
-
-impl XenGuestType {
-    /// The name in upper case.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pv => "PV",
-            Self::Pvh => "PVH",
-            Self::Hvm => "HVM",
-        }
-    }
-}
 
 /// A domain.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Inspections of fake hosts.
 
-use host::inspection::{DeviceKind, Inspection, IommuRegisters, OptionState, Role, XenGuestType};
+use exits::XenGuestType;
+use host::inspection::{DeviceKind, Inspection, IommuRegisters, OptionState, Role};
 use host::{AbsenceKind, fake};
 
 fn inspect(name: &str) -> Inspection {

@@ -1,13 +1,13 @@
 //! Devices of xl.cfg: the guest's view, with QEMU's names for those that QEMU emulates.
 
-use super::guest_type::GuestType;
 use super::pins;
 use super::settings::{Setting, Value};
 use crate::{Backend, Definition, Device, DeviceKind, Place, Set};
+use exits::XenGuestType;
 
 /// Reads a setting of devices; `false` for others.
 pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
-    let make: fn(&str, GuestType) -> Made = match setting.name.as_str() {
+    let make: fn(&str, XenGuestType) -> Made = match setting.name.as_str() {
         "disk" => disk,
         "vif" => network,
         "pci" => assigned,
@@ -31,7 +31,7 @@ pub(super) fn add(vm: &mut Definition, setting: &Setting) -> bool {
 /// `name=` has none.
 fn doubt_addresses(vm: &mut Definition, setting: &Setting) {
     for (text, place) in specifications(setting) {
-        let made = assigned(&text, GuestType::Hvm);
+        let made = assigned(&text, XenGuestType::Hvm);
         let good = made.property("name").is_some() || made.property("bdf").is_some_and(is_address);
         if !good {
             vm.doubts.push(format!(
@@ -132,7 +132,7 @@ fn properties(text: &str, positional: &[&str]) -> Vec<(String, String)> {
 /// Flags of disks.
 const FLAGS: &[&str] = &["cdrom", "discard", "no-discard", "direct-io-safe", "specification"];
 
-fn disk(text: &str, guest: GuestType) -> Made {
+fn disk(text: &str, guest: XenGuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Disk), ..Made::default() };
     let (rest, prefixed) = without_prefixes(text);
     // The positional form of such a disk has no format.
@@ -145,9 +145,9 @@ fn disk(text: &str, guest: GuestType) -> Made {
     let vdev = made.property("vdev").unwrap_or_default().to_owned();
     let cd = made.property("cdrom").is_some() || made.property("devtype") == Some("cdrom");
     made.model = match (guest, vdev.get(..2)) {
-        (GuestType::Hvm, _) if cd => "ide-cd",
-        (GuestType::Hvm, Some("hd")) => "ide-hd",
-        (GuestType::Hvm, Some("sd")) => "scsi-hd",
+        (XenGuestType::Hvm, _) if cd => "ide-cd",
+        (XenGuestType::Hvm, Some("hd")) => "ide-hd",
+        (XenGuestType::Hvm, Some("sd")) => "scsi-hd",
         _ => "xen-vbd",
     }
     .to_owned();
@@ -185,10 +185,10 @@ fn without_prefixes(text: &str) -> (&str, Option<(&'static str, String)>) {
     (rest, found)
 }
 
-fn network(text: &str, guest: GuestType) -> Made {
+fn network(text: &str, guest: XenGuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Network), ..Made::default() };
     made.properties = properties(text, &[]);
-    let emulated = guest == GuestType::Hvm && made.property("type") != Some("vif");
+    let emulated = guest == XenGuestType::Hvm && made.property("type") != Some("vif");
     made.model = match made.property("model") {
         _ if !emulated => "xen-netfront",
         Some(model) => model,
@@ -200,14 +200,14 @@ fn network(text: &str, guest: GuestType) -> Made {
     made
 }
 
-fn assigned(text: &str, _: GuestType) -> Made {
+fn assigned(text: &str, _: XenGuestType) -> Made {
     let mut made = Made { kind: Some(DeviceKind::Assigned), model: "xen-pci".to_owned(), ..Made::default() };
     made.properties = properties(text, &["bdf"]);
     made.source = made.property("bdf").map(str::to_owned);
     made
 }
 
-fn usb(text: &str, _: GuestType) -> Made {
+fn usb(text: &str, _: XenGuestType) -> Made {
     Made {
         kind: Some(DeviceKind::Input),
         model: format!("usb-{text}"),

@@ -1,9 +1,9 @@
 //! Converts settings to a definition.
 
-use super::guest_type::GuestType;
 use super::settings::Setting;
 use super::{devices, pins};
 use crate::{Accelerator, Definition, Place, Set};
+use exits::XenGuestType;
 use std::str::FromStr;
 
 /// Sets the definition's fields from the settings.
@@ -15,7 +15,7 @@ pub(super) fn fill(vm: &mut Definition, settings: &[Setting]) {
             vm.machine.kind = Some(Set::new(setting.value.text(), setting.place.clone()));
         }
     }
-    if vm.machine.kind.as_ref().is_some_and(|kind| GuestType::parse(&kind.value).is_none()) {
+    if vm.machine.kind.as_ref().is_some_and(|kind| XenGuestType::parse(&kind.value).is_none()) {
         vm.doubts.push("The guest's type is none of pv, pvh and hvm; `xl` refuses the file.".to_owned());
     }
     for setting in settings {
@@ -52,4 +52,13 @@ fn number<N: FromStr>(vm: &mut Definition, setting: &Setting) -> Option<Set<N>> 
         vm.doubts.push(format!("Line {}: {} wants a number.", setting.place.line, setting.name));
     }
     Some(Set::new(value?, setting.place.clone()))
+}
+
+impl Definition {
+    /// The type of the guest; PV by default on x86 (xl.cfg(5), `type`).
+    #[must_use]
+    pub fn xen_type(&self) -> XenGuestType {
+        let kind = self.machine.kind.as_ref();
+        kind.and_then(|kind| XenGuestType::parse(&kind.value)).unwrap_or(XenGuestType::Pv)
+    }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Accelerator, Backend, DeviceKind};
+use exits::XenGuestType;
 use proptest::prelude::*;
 
 fn of(text: &str) -> Definition {
@@ -33,7 +34,7 @@ vcpus = 4";
 fn every_form_of_the_grammar_is_read() {
     let vm = of(WHOLE);
     assert_eq!(vm.doubts, [""; 0]);
-    assert_eq!((vm.form, vm.xen_type()), (Form::Xl, GuestType::Hvm));
+    assert_eq!((vm.form, vm.xen_type()), (Form::Xl, XenGuestType::Hvm));
     assert_eq!(vm.accelerator_in_force(), Accelerator::Xen);
     assert_eq!(vm.name.unwrap().value, "web");
     assert_eq!(vm.memory_mib.unwrap().value, 1024);
@@ -76,11 +77,11 @@ fn what_no_field_has_is_kept_by_its_name() {
 
 #[test]
 fn the_type_is_pv_where_nothing_says_otherwise() {
-    assert_eq!(of("name='a'").xen_type(), GuestType::Pv);
-    assert_eq!(of("name='a'\nbuilder='hvm'").xen_type(), GuestType::Hvm);
-    assert_eq!(of("builder='hvm'\ntype='pvh'\n").xen_type(), GuestType::Pvh);
+    assert_eq!(of("name='a'").xen_type(), XenGuestType::Pv);
+    assert_eq!(of("name='a'\nbuilder='hvm'").xen_type(), XenGuestType::Hvm);
+    assert_eq!(of("builder='hvm'\ntype='pvh'\n").xen_type(), XenGuestType::Pvh);
     let wrong = of("type='hwm'\n");
-    assert_eq!((wrong.xen_type(), wrong.doubts.len()), (GuestType::Pv, 1));
+    assert_eq!((wrong.xen_type(), wrong.doubts.len()), (XenGuestType::Pv, 1));
 }
 
 #[test]

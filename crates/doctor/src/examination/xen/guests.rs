@@ -3,7 +3,8 @@
 use super::controlled;
 use crate::examination::rule::Verdict;
 use crate::examination::subject::Subject;
-use host::inspection::{XenDomain, XenGuestType};
+use exits::XenGuestType;
+use host::inspection::XenDomain;
 
 pub(super) fn nested_paging(subject: &Subject<'_>) -> Option<Verdict> {
     let xen = controlled(subject)?;

@@ -3,8 +3,8 @@
 use super::row;
 use crate::lint::rule::{Rule, Verdict};
 use crate::lint::subject::{Subject, called, listed};
-use domain::xl::GuestType;
 use domain::{Backend, Device, DeviceKind, Form};
+use exits::XenGuestType;
 use host::{FunctionRole, PciFunction, XenDevice};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
@@ -60,7 +60,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 ];
 
 fn is_hvm(subject: &Subject<'_>) -> bool {
-    subject.vm.xen_type() == GuestType::Hvm
+    subject.vm.xen_type() == XenGuestType::Hvm
 }
 
 fn platform(subject: &Subject<'_>) -> Verdict {
@@ -152,13 +152,13 @@ fn pass_through(subject: &Subject<'_>) -> Verdict {
         return verdict;
     }
     match subject.vm.xen_type() {
-        GuestType::Pv => warned(Verdict::warn("for a PV guest, whose interrupts Xen delivers"), &devices)
+        XenGuestType::Pv => warned(Verdict::warn("for a PV guest, whose interrupts Xen delivers"), &devices)
             .advice("type = \"hvm\""),
-        GuestType::Pvh => {
+        XenGuestType::Pvh => {
             warned(Verdict::fail("for a PVH guest, which Xen gives no PCI devices on x86"), &devices)
                 .advice("type = \"hvm\"")
         }
-        GuestType::Hvm => Verdict::pass(told(subject, &devices)),
+        XenGuestType::Hvm => Verdict::pass(told(subject, &devices)),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::lint::placement::vcpu_pins;
 use crate::lint::rule::{Rule, Verdict};
 use crate::lint::subject::Subject;
 use domain::Form;
-use domain::xl::GuestType;
+use exits::XenGuestType;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     row(
@@ -63,12 +63,12 @@ fn guest_type(subject: &Subject<'_>) -> Verdict {
     let name = subject.host.name();
     let guest = subject.vm.xen_type();
     match (&subject.vm.machine.kind, guest) {
-        (Some(kind), GuestType::Pv) => {
+        (Some(kind), XenGuestType::Pv) => {
             Verdict::fail(format!("PV, without {name} whatever the host supports"))
                 .said(Form::Xl, &kind.place)
                 .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub")
         }
-        (None, GuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host supports"))
+        (None, XenGuestType::Pv) => Verdict::fail(format!("PV, without {name} whatever the host supports"))
             .unsaid("type", "the guest is PV")
             .advice("write type = \"pvh\"; a Linux guest needs CONFIG_PVH, and kernel= or pvgrub"),
         (_, other) => Verdict::pass(format!("{}, which can have {name}", other.name())),
@@ -77,7 +77,7 @@ fn guest_type(subject: &Subject<'_>) -> Verdict {
 
 /// The settings without meaning for PV guests.
 fn without_hardware(subject: &Subject<'_>) -> Option<Verdict> {
-    (subject.vm.xen_type() == GuestType::Pv).then(|| Verdict::skip("PV guests have none"))
+    (subject.vm.xen_type() == XenGuestType::Pv).then(|| Verdict::skip("PV guests have none"))
 }
 
 fn paging(subject: &Subject<'_>) -> Verdict {
@@ -117,7 +117,7 @@ fn alternate_views(subject: &Subject<'_>) -> Verdict {
 }
 
 fn apic(subject: &Subject<'_>) -> Verdict {
-    if subject.vm.xen_type() != GuestType::Hvm {
+    if subject.vm.xen_type() != XenGuestType::Hvm {
         return Verdict::skip("the setting is one of HVM guests");
     }
     match subject.switched("apic") {

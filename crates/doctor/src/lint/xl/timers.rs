@@ -4,7 +4,7 @@ use super::row;
 use crate::lint::rule::{Rule, Verdict};
 use crate::lint::subject::Subject;
 use domain::Form;
-use domain::xl::GuestType;
+use exits::XenGuestType;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     row(
@@ -51,7 +51,7 @@ fn time_stamps(subject: &Subject<'_>) -> Verdict {
 }
 
 fn missed_ticks(subject: &Subject<'_>) -> Verdict {
-    if subject.vm.xen_type() == GuestType::Pv {
+    if subject.vm.xen_type() == XenGuestType::Pv {
         return Verdict::skip("PV guests have no such timers");
     }
     match subject.setting("timer_mode") {
@@ -66,7 +66,7 @@ fn missed_ticks(subject: &Subject<'_>) -> Verdict {
 }
 
 fn hpet(subject: &Subject<'_>) -> Verdict {
-    if subject.vm.xen_type() != GuestType::Hvm {
+    if subject.vm.xen_type() != XenGuestType::Hvm {
         return Verdict::skip("only HVM guests have one");
     }
     let enlightened = groups(subject).is_some_and(|(groups, _)| !groups.is_empty());
@@ -107,7 +107,7 @@ fn groups<'a>(subject: &Subject<'a>) -> Option<(Vec<&'a str>, &'a domain::Place)
 }
 
 fn viridian(subject: &Subject<'_>) -> Verdict {
-    if subject.vm.xen_type() != GuestType::Hvm {
+    if subject.vm.xen_type() != XenGuestType::Hvm {
         return Verdict::skip("they are for HVM guests");
     }
     let Some((on, place)) = groups(subject) else {

@@ -1,13 +1,12 @@
 //! Types of guests of Xen.
 
-use crate::Definition;
 use serde::{Deserialize, Serialize};
 
-/// The type of a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The type of a guest (`type` in xl.cfg(5), `c_info.type` of `xl list -l`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum GuestType {
-    /// Paravirtual: neither VMX nor SVM.
+pub enum XenGuestType {
+    /// Paravirtual: it runs without VMX or SVM, so it has neither exits nor APICv.
     Pv,
     /// Hardware-virtualized without a device model.
     Pvh,
@@ -15,7 +14,7 @@ pub enum GuestType {
     Hvm,
 }
 
-impl GuestType {
+impl XenGuestType {
     /// The name in upper case.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -26,20 +25,14 @@ impl GuestType {
         }
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// The type by its name in xl.cfg(5), where `generic` stands for PV.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
             "pv" | "generic" => Some(Self::Pv),
             "pvh" => Some(Self::Pvh),
             "hvm" => Some(Self::Hvm),
             _ => None,
         }
-    }
-}
-
-impl Definition {
-    /// The type of the guest; PV by default on x86 (xl.cfg(5), `type`).
-    #[must_use]
-    pub fn xen_type(&self) -> GuestType {
-        self.machine.kind.as_ref().and_then(|kind| GuestType::parse(&kind.value)).unwrap_or(GuestType::Pv)
     }
 }
