@@ -30,6 +30,8 @@ const LOOK_NS: u64 = 200_000_000;
 const MOST_WAITING: usize = 65_536;
 /// The kernel takes a page of filter at most; a thread in it takes up to 56 characters.
 const MOST_FILTERED: usize = 64;
+/// After so many refusals in a row the threads are given up: a processor that goes offline meanwhile costs one.
+const MOST_REFUSED: u32 = 5;
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +182,8 @@ pub struct LongTracer {
     owners: Owners,
     summary: LongSummary,
     looked_ns: u64,
+    /// Refusals in a row to watch the threads.
+    refused: u32,
 }
 
 impl LongTracer {
@@ -203,6 +207,7 @@ impl LongTracer {
             owners: Owners::new(root),
             summary: LongSummary::default(),
             looked_ns: 0,
+            refused: 0,
         })
     }
 
@@ -328,6 +333,7 @@ impl LongTracer {
                 let begun_ns = crate::monotonic_ns();
                 self.take_context(now_ns);
                 self.source = Some(source);
+                self.refused = 0;
                 self.pasts.retain(|thread, _| threads.contains(thread));
                 for thread in threads {
                     self.pasts.entry(thread).or_insert_with(|| Past::from(begun_ns));
@@ -335,7 +341,10 @@ impl LongTracer {
             }
             Err(error) => {
                 debug!(%error, "threads of vCPUs are not watched");
-                self.context = Err(error.to_string());
+                self.refused += 1;
+                if self.refused >= MOST_REFUSED {
+                    self.context = Err(error.to_string());
+                }
             }
         }
     }

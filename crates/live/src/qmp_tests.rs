@@ -114,9 +114,12 @@ fn answers_to_others_and_pretty_ones() {
         write!(stream, "{{\r\n  \"return\": {{\r\n  }},\r\n  \"id\": 1\r\n}}\r\n").unwrap();
         lines.next().unwrap().unwrap();
         write!(stream, "{{\"return\": 1, \"id\": 1}}{{\"error\": 1}}{{\"return\": [2], \"id\": 2}}").unwrap();
+        lines.next().unwrap().unwrap();
+        write!(stream, "{{\"return\": null, \"id\": 3}}").unwrap();
     });
     let mut monitor = Monitor::connect(&fake.path(), LONG).unwrap();
     assert_eq!(ask(&mut monitor, "query-x", None), json!([2]));
+    assert_eq!(ask(&mut monitor, "query-y", None), json!(null));
     fake.end();
 }
 

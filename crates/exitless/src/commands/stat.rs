@@ -101,9 +101,15 @@ impl Pace {
         }
     }
 
-    /// The time of the next one; the last one is at the end at the latest.
+    /// The time of the next one; the last one is at the end at the latest. After a suspended machine or a stopped process the
+    /// times that have passed are left out.
     fn next(&mut self) -> Instant {
-        self.next += self.interval;
+        self.next_after(Instant::now())
+    }
+
+    fn next_after(&mut self, now: Instant) -> Instant {
+        let late = now.saturating_duration_since(self.next).as_nanos() / self.interval.as_nanos().max(1);
+        self.next += self.interval * u32::try_from(late + 1).unwrap_or(u32::MAX);
         self.next = self.end.map_or(self.next, |end| end.min(self.next));
         self.left = self.left.map(|left| left.saturating_sub(1));
         self.next
@@ -170,7 +176,8 @@ mod tests {
         let mut pace = Pace { interval: Duration::from_millis(10), next: begin, end, left: count };
         let mut moments = Vec::new();
         while moments.len() < 9 {
-            moments.push(pace.next().duration_since(begin).as_millis());
+            let now = pace.next;
+            moments.push(pace.next_after(now).duration_since(begin).as_millis());
             if pace.is_over() {
                 break;
             }
@@ -186,5 +193,17 @@ mod tests {
         assert_eq!(due(Some(1), Some(25)), [10]);
         assert_eq!(due(Some(5), Some(15)), [10, 15]);
         assert_eq!(due(None, None).len(), 9);
+    }
+
+    #[test]
+    fn times_that_have_passed_are_left_out() {
+        let begin = Instant::now();
+        let mut pace = Pace { interval: Duration::from_millis(10), next: begin, end: None, left: None };
+        let mut after =
+            |now: u64| pace.next_after(begin + Duration::from_millis(now)).duration_since(begin).as_millis();
+        assert_eq!(
+            [after(0), after(10), after(29), after(70), after(70), after(105)],
+            [10, 20, 30, 80, 90, 110]
+        );
     }
 }

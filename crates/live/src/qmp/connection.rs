@@ -1,11 +1,11 @@
 //! A socket that never waits beyond its deadline, and the messages that come through it.
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::StreamDeserializer;
 use serde_json::de::IoRead;
 use serde_json::value::RawValue;
-use serde_json::{Deserializer, StreamDeserializer};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -26,9 +26,14 @@ pub(super) struct Message {
     pub(super) greeting: Option<Box<RawValue>>,
     pub(super) event: Option<IgnoredAny>,
     pub(super) id: Option<Box<RawValue>>,
-    #[serde(rename = "return")]
+    /// `null` is an answer, too.
+    #[serde(rename = "return", default, deserialize_with = "present")]
     pub(super) answer: Option<Box<RawValue>>,
     pub(super) error: Option<Box<RawValue>>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Messages of the other side.
@@ -65,7 +70,7 @@ impl Connection {
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(false)?;
         let reader = Limited { socket: socket.try_clone()?, deadline, left: MOST_BYTES };
-        let values = Deserializer::from_reader(BufReader::new(reader)).into_iter();
+        let values = serde_json::Deserializer::from_reader(BufReader::new(reader)).into_iter();
         Ok(Self { socket, deadline, values })
     }
 
