@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::plan::{AgentChannel, LibvirtPlan};
@@ -14,6 +14,11 @@ use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
+/// The time limit of a command: a domain with much memory takes minutes to start or to destroy, and a daemon that hangs
+/// holds virsh for ever.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The most bytes of its output.
+const LARGEST_ANSWER: usize = 1 << 20;
 
 /// A domain. It is shut down at the end if it was started for the study.
 pub struct LibvirtGuest {
@@ -35,17 +40,14 @@ struct Tool {
 impl Tool {
     fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("virsh -c {} {}", self.connect, words.join(" "));
-        let output = Command::new(&self.program)
-            .args(["-q", "-c", &self.connect])
-            .args(words)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("Could not run `{line}`: {error}; install libvirt-clients"))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        }
-        Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        let mut command = Command::new(&self.program);
+        command.args(["-q", "-c", &self.connect]).args(words).env("LC_ALL", "C");
+        let answer = programs::answer(&mut command, PATIENCE, LARGEST_ANSWER);
+        let answer = answer.map_err(|error| match error.is_missing() {
+            true => format!("Could not run `{line}`: {error}; install libvirt-clients"),
+            false => format!("`{line}`: {error}; try it by hand"),
+        })?;
+        answer.text().map_err(|said| format!("`{line}` failed: {said}"))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Machines reached by OpenSSH's client.
 
-mod bounded;
-
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -11,17 +9,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use guest::{Ending, Line, WAITING, pipes};
+use programs::Answer;
 
 use super::plan::SshAccess;
 use super::reception::Reception;
 use super::waiting::{GRACE, Waiting};
 use super::{Armed, Guest, GuestError};
-use crate::Output;
 use crate::shell::quoted;
 
 /// The least time for an attempt to reach a machine: ssh's own limit (ConnectTimeout) is shorter, and ssh
 /// then says why.
 const ATTEMPT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 12 });
+/// The most bytes of an answer to one of our own command lines.
+const LARGEST_ANSWER: usize = 64 << 10;
 
 /// One machine. All its commands share one connection, so that a release costs one packet and no login.
 #[derive(Debug)]
@@ -76,27 +76,25 @@ impl SshGuest {
         let facts = loop {
             let left = patience.saturating_sub(begun.elapsed()).max(ATTEMPT);
             let answer = connection.output("nproc; echo \"${SSH_CONNECTION:-}\"", left);
-            match answer {
-                Ok(answer) if answer.status == 0 => break answer,
+            match answer.map(|answer| answer.text().map_err(|said| (answer.status, said))) {
+                Ok(Ok(facts)) => break facts,
                 // Waiting does not fix a wrong key, but a guest that is booting refuses and resets
                 // connections.
-                Ok(answer) if begun.elapsed() >= patience || refused(&answer) => {
+                Ok(Err((status, said))) if begun.elapsed() >= patience || refused(&said) => {
                     return Err(start(format!(
-                        "ssh to {destination} failed (exit status: {}): {}; try `ssh {destination} true`",
-                        answer.status,
-                        answer.stderr.trim()
+                        "ssh to {destination} failed ({status}): {said}; try `ssh {destination} true`"
                     )));
                 }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(start(format!("`ssh {destination} nproc`: {error}; try it by hand")));
+                Err(error) if error.is_missing() => {
+                    return Err(start(format!("Could not run ssh: {error}; install openssh-client")));
                 }
                 Err(error) => {
-                    return Err(start(format!("Could not run ssh: {error}; install openssh-client")));
+                    return Err(start(format!("`ssh {destination} nproc`: {error}; try it by hand")));
                 }
                 Ok(_) => std::thread::sleep(Duration::from_millis(500)),
             }
         };
-        let mut lines = facts.stdout.lines();
+        let mut lines = facts.lines();
         let vcpus = lines.next().and_then(|line| line.trim().parse().ok()).unwrap_or(1);
         let host_address = lines.next().and_then(|line| line.split(' ').next()?.parse().ok());
         let address = connection.address();
@@ -105,10 +103,10 @@ impl SshGuest {
 }
 
 /// Tests for an error that waiting does not fix.
-fn refused(answer: &Output) -> bool {
+fn refused(said: &str) -> bool {
     ["Permission denied", "Host key verification failed", "Could not resolve hostname", "no such identity"]
         .iter()
-        .any(|sign| answer.stderr.contains(sign))
+        .any(|sign| said.contains(sign))
 }
 
 impl Connection {
@@ -149,16 +147,17 @@ impl Connection {
 
     /// The answer to a command line. A machine that keeps the connection can hold a command for ever, or
     /// print without end.
-    fn output(&self, line: &str, patience: Duration) -> io::Result<Output> {
-        bounded::answer(self.remote(line), patience)
+    fn output(&self, line: &str, patience: Duration) -> Result<Answer, programs::Error> {
+        programs::answer(&mut self.remote(line), patience, LARGEST_ANSWER)
     }
 
     /// The address behind the name, as ssh's configuration resolves it.
     fn address(&self) -> Option<IpAddr> {
         let mut command = self.command();
         command.arg("-G").arg("--").arg(&self.destination);
-        let resolved = bounded::answer(command, GRACE).ok()?;
-        let host = resolved.stdout.lines().find_map(|line| line.strip_prefix("hostname "))?;
+        let resolved = programs::answer(&mut command, GRACE, LARGEST_ANSWER).ok()?;
+        let resolved = resolved.text().ok()?;
+        let host = resolved.lines().find_map(|line| line.strip_prefix("hostname "))?;
         (host.trim(), 22).to_socket_addrs().ok()?.next().map(|address| address.ip())
     }
 }
@@ -168,7 +167,7 @@ impl Drop for Connection {
         // The connection may be closed already.
         let mut command = self.command();
         command.args(["-O", "exit", "--"]).arg(&self.destination);
-        let _ = bounded::answer(command, GRACE);
+        let _ = programs::answer(&mut command, GRACE, LARGEST_ANSWER);
     }
 }
 

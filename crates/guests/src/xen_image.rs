@@ -28,6 +28,8 @@ use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// The time for xenconsoled to open a domain's console.
 const CONSOLE_WAIT: Duration = Duration::from_secs(30);
+/// The most bytes of the console's path.
+const LONGEST_PATH: usize = 4096;
 /// The backends of domains' disks and networks; a kernel with built-in backends has no such modules.
 const BACKENDS: [&str; 2] = ["xen-blkback", "xen-netback"];
 const PREFIX: &str = "exitless-";
@@ -180,12 +182,12 @@ fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
     let key = format!("/local/domain/{id}/console/tty");
     let begun = Instant::now();
     loop {
-        let output = Command::new("xenstore-read").arg(&key).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| {
-            format!("Could not run `xenstore-read {key}`: {error}; install xenstore-utils")
+        let read = programs::answer(Command::new("xenstore-read").arg(&key), CONSOLE_WAIT, LONGEST_PATH);
+        let read = read.map_err(|error| match error.is_missing() {
+            true => format!("Could not run `xenstore-read {key}`: {error}; install xenstore-utils"),
+            false => format!("`xenstore-read {key}`: {error}; does xenstored run?"),
         })?;
-        let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if output.status.success() && !path.is_empty() {
+        if let Some(path) = read.text().ok().filter(|path| !path.is_empty()) {
             return Ok(PathBuf::from(path));
         }
         if begun.elapsed() > CONSOLE_WAIT {

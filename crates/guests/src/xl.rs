@@ -1,10 +1,15 @@
 //! Xen's `xl`, run in the control domain.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(500);
+/// The time limit of a command: a domain with much memory takes minutes to create or to destroy, and without xenstored
+/// `xl` waits for ever.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The most bytes of its output.
+const LARGEST_ANSWER: usize = 1 << 20;
 
 /// The program, or a mock of it.
 #[derive(Debug, Clone)]
@@ -23,16 +28,12 @@ impl Xl {
     /// Its message, or the reason why it could not be run.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("xl {}", words.join(" "));
-        let output =
-            Command::new(&self.0).args(words).stdin(Stdio::null()).output().map_err(|error| {
-                format!("Could not run `{line}`: {error}; this must be dom0 with xen-utils")
-            })?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        Err(format!("`{line}` failed: {}", said.join("; ")))
+        let answer = programs::answer(Command::new(&self.0).args(words), PATIENCE, LARGEST_ANSWER);
+        let answer = answer.map_err(|error| match error.is_missing() {
+            true => format!("Could not run `{line}`: {error}; this must be dom0 with xen-utils"),
+            false => format!("`{line}`: {error}; try it by hand"),
+        })?;
+        answer.text().map_err(|said| format!("`{line}` failed: {said}"))
     }
 
     /// Tests whether a domain of this name exists.

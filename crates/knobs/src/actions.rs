@@ -8,7 +8,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// The ways to load modules, run programs and move threads. Tests play a machine with it.
 pub trait Actions {
@@ -61,8 +62,10 @@ const PLACES: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/b
 const LINES: usize = 5;
 /// The number of bytes that are looked at, from the end of its messages.
 const MOST_SAID: u64 = 64 << 10;
-/// The number of bytes that are taken of what a program shows.
-const MOST_SHOWN: u64 = 16 << 20;
+/// The most bytes that a program shows.
+const MOST_SHOWN: usize = 16 << 20;
+/// The time limit of a program that changes nothing. virsh waits for ever for a daemon that hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Actions for RunningHost {
     fn load(&mut self, module: &str, parameters: &Parameters) -> Result<(), Error> {
@@ -77,17 +80,15 @@ impl Actions for RunningHost {
     }
 
     fn run(&mut self, command: &[String]) -> Result<(), Error> {
-        run(command, Stdio::null())
+        run(command)
     }
 
     fn shown(&self, command: &[String]) -> Result<Vec<u8>, Error> {
-        let failed = |source| Error::Start { command: command.join(" "), source };
-        let mut shown = memory("exitless-shown").map_err(failed)?;
-        run(command, shown.try_clone().map_err(failed)?.into())?;
-        shown.rewind().map_err(failed)?;
-        let mut bytes = Vec::new();
-        shown.take(MOST_SHOWN).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(bytes)
+        let Some(mut program) = prepared(command) else { return Ok(Vec::new()) };
+        let shown = programs::answer(&mut program, PATIENCE, MOST_SHOWN)
+            .map_err(|error| Error::Start { command: command.join(" "), source: io::Error::other(error) })?;
+        succeeded(command, shown.status, &shown.stderr)?;
+        Ok(shown.stdout)
     }
 
     fn affinity(&self, tid: i32) -> Result<String, Error> {
@@ -111,35 +112,39 @@ impl Actions for RunningHost {
     }
 }
 
-/// Runs a program to its end.
-fn run(command: &[String], output: Stdio) -> Result<(), Error> {
-    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    let whole = command.join(" ");
+/// A program and its arguments, `None` if there are no words.
+fn prepared(command: &[String]) -> Option<Command> {
+    let (program, arguments) = command.split_first()?;
     let path = match std::env::var("PATH") {
         Ok(path) if !path.is_empty() => format!("{path}:{PLACES}"),
         _ => PLACES.to_owned(),
     };
-    let failed = |source| Error::Start { command: whole.clone(), source };
+    let mut prepared = Command::new(program);
+    // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
+    prepared.args(arguments).env("PATH", path).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
+    Some(prepared)
+}
+
+/// Runs a program to its end, however long that takes: one that changes the host and is killed leaves half a change.
+fn run(command: &[String]) -> Result<(), Error> {
+    let Some(mut program) = prepared(command) else { return Ok(()) };
+    let failed = |source| Error::Start { command: command.join(" "), source };
     // No pipe: what a program leaves running would hold it open, and its end be waited for.
     let mut said = memory("exitless-said").map_err(failed)?;
-    let status = Command::new(program)
-        .args(arguments)
-        .env("PATH", path)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        // Ctrl-C is for exitless, which undoes; half of what update-grub does helps nobody.
-        .process_group(0)
-        .stdout(output)
-        .stderr(said.try_clone().map_err(failed)?)
-        .status()
-        .map_err(failed)?;
+    program.stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
+    let status = program.status().map_err(failed)?;
+    succeeded(command, status, &last_of(&mut said).map_err(failed)?)
+}
+
+/// The failure of a program, with the last lines that it said.
+fn succeeded(command: &[String], status: ExitStatus, said: &[u8]) -> Result<(), Error> {
     if status.success() {
         return Ok(());
     }
-    let said = last_of(&mut said).map_err(failed)?;
+    let said = String::from_utf8_lossy(said);
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     let said = lines[lines.len().saturating_sub(LINES)..].join("; ");
-    Err(Error::Command { command: whole, status: status.to_string(), said })
+    Err(Error::Command { command: command.join(" "), status: status.to_string(), said })
 }
 
 /// A file that nobody else can open.
@@ -148,12 +153,12 @@ fn memory(name: &str) -> io::Result<File> {
 }
 
 /// The end of what a program said.
-fn last_of(said: &mut File) -> io::Result<String> {
+fn last_of(said: &mut File) -> io::Result<Vec<u8>> {
     let length = said.seek(SeekFrom::End(0))?;
     said.seek(SeekFrom::Start(length.saturating_sub(MOST_SAID)))?;
     let mut bytes = Vec::new();
     said.take(MOST_SAID).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use super::options::{escaped, tap_name, virtio_suffix};
 pub(super) const USER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 const USER_GUEST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 15));
 const BRIDGE: &str = "br0";
+/// The time limit of `ip`, and the most bytes of its output.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST_ANSWER: usize = 64 << 10;
 
 /// The network setup of one guest.
 #[derive(Debug, Default)]
@@ -140,12 +143,7 @@ impl Tap {
 
 fn ip(words: &[&str]) -> Result<(), String> {
     let line = format!("ip {}", words.join(" "));
-    let output = Command::new("ip")
-        .args(words)
-        .output()
-        .map_err(|error| format!("Could not run `{line}`: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    let answer = programs::answer(Command::new("ip").args(words), PATIENCE, LARGEST_ANSWER);
+    let answer = answer.map_err(|error| format!("Could not run `{line}`: {error}"))?;
+    answer.text().map(drop).map_err(|said| format!("`{line}` failed: {said}"))
 }

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -131,16 +131,13 @@ pub(crate) struct Virsh {
 
 impl Transport for Virsh {
     fn ask(&mut self, command: &str, arguments: Option<Value>) -> Result<Value, String> {
-        let output = Command::new(&self.program)
-            .args(["-q", "-c", &self.connect, "qemu-agent-command", "--timeout", "20", "--domain"])
-            .args([&self.domain, "--cmd", &request(command, arguments)])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| format!("running {}: {error}", self.program.display()))?;
-        if output.status.success() {
-            return answer(&output.stdout);
-        }
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        let mut virsh = Command::new(&self.program);
+        virsh.args(["-q", "-c", &self.connect, "qemu-agent-command", "--timeout", "20", "--domain"]);
+        virsh.args([&self.domain, "--cmd", &request(command, arguments)]);
+        // virsh gives up before, unless libvirt's daemon holds it.
+        let said = programs::answer(&mut virsh, 2 * PATIENCE, LARGEST_ANSWER)
+            .map_err(|error| format!("{} at `{command}`: {error}", self.program.display()))?;
+        said.text().and_then(|_| answer(&said.stdout))
     }
 }
 

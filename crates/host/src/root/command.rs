@@ -2,16 +2,16 @@
 
 use super::{Root, kind_of};
 use crate::{AbsenceKind, Evidence, Fact};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// The time limit of commands. `xl info` takes 6 s in the emulated host of Xen while a guest boots, and
 /// without xenstored `xl` waits for ever.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// The limit of output, in bytes.
-const LONGEST_OUTPUT: u64 = 4 << 20;
+const LARGEST_OUTPUT: usize = 4 << 20;
 
 impl Root {
     /// The output of a command. `line` is the command with its arguments, which are passed without a shell.
@@ -64,24 +64,6 @@ fn refusal(line: &str, error: &io::Error) -> Fact<String> {
 /// Programs for root may not be on `PATH`.
 const FOLDERS: &[&str] = &["", "/usr/sbin/", "/usr/local/sbin/"];
 
-fn start(line: &str) -> io::Result<Child> {
-    let mut words = line.split(' ');
-    let program = words.next().unwrap_or_default();
-    let command = |folder: &str| {
-        let mut command = Command::new(format!("{folder}{program}"));
-        command.args(words.clone()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn()
-    };
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for folder in FOLDERS {
-        match command(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
-            other => return other,
-        }
-    }
-    Err(last)
-}
-
 /// Tests whether this process lacks root, the most common reason of failures. A process's folder in `/proc`
 /// belongs to its effective user (`proc(5)`).
 fn lacks_root() -> bool {
@@ -89,35 +71,31 @@ fn lacks_root() -> bool {
 }
 
 fn run(line: &str) -> io::Result<String> {
-    let mut child = start(line)?;
-    let output = child.stdout.take();
-    // The pipe is read during the wait, because a command with much output would block otherwise.
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = output.map(|output| output.take(LONGEST_OUTPUT).read_to_end(&mut bytes));
-        bytes
-    });
-    let end = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if Instant::now() >= end {
-            child.kill()?;
-            child.wait()?;
-            return Err(io::Error::from_raw_os_error(TIMED_OUT));
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    let mut words = line.split(' ');
+    let program = words.next().unwrap_or_default();
+    let in_folder = |folder: &&str| {
+        let mut command = Command::new(format!("{folder}{program}"));
+        programs::answer(command.args(words.clone()), PATIENCE, LARGEST_OUTPUT)
     };
-    if !status.success() {
-        return Err(io::Error::from_raw_os_error(if lacks_root() { EACCES } else { super::EIO }));
-    }
-    let bytes = reader.join().unwrap_or_default();
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let missing = |answer: &_| matches!(answer, Err(error) if programs::Error::is_missing(error));
+    let number = match FOLDERS.iter().map(in_folder).find(|answer| !missing(answer)) {
+        None => return Err(io::ErrorKind::NotFound.into()),
+        Some(Ok(answer)) if answer.status.success() => {
+            return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
+        }
+        Some(Ok(_)) if lacks_root() => EACCES,
+        Some(Ok(_)) => super::EIO,
+        Some(Err(programs::Error::Start(error) | programs::Error::Wait(error))) => return Err(error),
+        Some(Err(programs::Error::TimedOut(_))) => TIMED_OUT,
+        Some(Err(_)) => TOO_LARGE,
+    };
+    Err(io::Error::from_raw_os_error(number))
 }
 
 /// `EACCES`.
 const EACCES: i32 = 13;
+/// `EFBIG`.
+const TOO_LARGE: i32 = 27;
 /// `ETIMEDOUT`.
 const TIMED_OUT: i32 = 110;
 
@@ -150,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_command_that_never_ends_is_ended() {
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         assert!(Root::live().command("sleep 30").value.is_err());
         assert!(begun.elapsed() < Duration::from_secs(28));
     }

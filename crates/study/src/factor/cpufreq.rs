@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use host::CpuSet;
 
 use super::{ApplyError, FrequencyLevel};
+
+/// The time limit of xenpm, and the most bytes of its output.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST_ANSWER: usize = 4 << 20;
 
 /// One change, in the order of application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,17 +156,16 @@ fn xen_steps(cpu: u32, before: &Limits, level: &FrequencyLevel) -> Vec<Step> {
 }
 
 fn xen_limits() -> Result<BTreeMap<u32, Limits>, ApplyError> {
-    let output = Command::new("xenpm")
+    let mut xenpm = Command::new("xenpm");
+    xenpm
         .arg("get-cpufreq-para")
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/lib/xen-common/bin")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output();
-    let output = output
+        .env("LC_ALL", "C");
+    let answer = programs::answer(&mut xenpm, PATIENCE, LARGEST_ANSWER)
         .map_err(|error| frequency(format!("cannot run xenpm, which comes with Xen's tools: {error}")))?;
-    let limits = parse_xenpm(&String::from_utf8_lossy(&output.stdout));
+    let limits = parse_xenpm(&String::from_utf8_lossy(&answer.stdout));
     if limits.is_empty() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&answer.stderr);
         let said = said.lines().next().unwrap_or("nothing").to_owned();
         return Err(frequency(format!(
             "`xenpm get-cpufreq-para` shows no CPU with limits (it said: {said})"

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use doctor::{Section, managed};
@@ -13,7 +14,7 @@ use host::vms::{Management, Manager, Vmm, Vms};
 use crate::status::Usage;
 
 /// The most bytes of a definition, the same as for libvirt's XML.
-const MOST_BYTES: u64 = 100 << 20;
+const MOST_BYTES: usize = 100 << 20;
 
 /// The source of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,8 +145,8 @@ fn form(bytes: &[u8]) -> Form {
 
 fn limited(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > MOST_BYTES) {
+    from.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MOST_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "it has more than 100 MiB, which no definition has",
@@ -206,6 +207,11 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
 
+/// The answer of virsh, which waits for ever for a daemon that hangs.
+pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error> {
+    programs::answer(Command::new("virsh").args(words), Duration::from_secs(60), MOST_BYTES)
+}
+
 /// The XML of a domain: from libvirt, else from its file.
 fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -215,13 +221,17 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     let files = FilesBelow::new(root, "/");
     let mut said = None;
     if root == Path::new("/") {
-        match Command::new("virsh").args(["--readonly", "dumpxml", "--domain", name]).output() {
-            Ok(output) if output.status.success() => {
-                return Ok(Subject::of_text(format!("libvirt domain {name}"), output.stdout, source, files));
-            }
-            Ok(output) => said = Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        match virsh(&["--readonly", "dumpxml", "--domain", name]) {
+            Ok(answer) => match answer.text() {
+                Ok(_) => {
+                    let name = format!("libvirt domain {name}");
+                    return Ok(Subject::of_text(name, answer.stdout, source, files));
+                }
+                Err(why) => said = Some(why),
+            },
             // Without virsh, the file may still exist.
-            Err(_) => {}
+            Err(error) if error.is_missing() => {}
+            Err(error) => said = Some(error.to_string()),
         }
     }
     let kept =

@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
 use domain::Text;
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
+
+use super::subject::virsh;
 
 /// The way in which a definition was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,14 +100,14 @@ pub(super) fn domain(
     fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Written> {
     let dump = ["dumpxml", "--inactive", "--security-info", "--domain", name];
-    let said = Command::new("virsh").args(dump).output().with_context(|| {
+    let said = virsh(&dump).with_context(|| {
         format!(
             "Running virsh failed. Save the definition to a file, fix it with `exitless vm fix FILE --apply`, and give \
              it to libvirt where virsh is, by `virsh define FILE` (domain {name})"
         )
     })?;
-    if !said.status.success() {
-        bail!("`virsh {}` failed: {}", dump.join(" "), String::from_utf8_lossy(&said.stderr).trim());
+    if let Err(said) = said.text() {
+        bail!("`virsh {}` failed: {said}", dump.join(" "));
     }
     let old = Text::new(format!("libvirt domain {name}"), said.stdout);
     let new = fixed(&old)?;

@@ -1,0 +1,253 @@
+//! Programs whose answer is short and must come soon, whatever the machine or the daemon behind them does.
+//!
+//! [`std::process::Command::output`] waits as long as anything holds the program's outputs, and keeps all that is
+//! printed. [`answer`] has a limit for both.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// The time between two looks at a program that prints nothing: it can end while another process holds its outputs.
+const LOOK: Duration = Duration::from_millis(20);
+/// The time between two looks at a program that has closed its outputs.
+const ENDING: Duration = Duration::from_millis(1);
+
+/// The outputs of a program that has ended.
+#[derive(Debug)]
+pub struct Answer {
+    /// The program's exit status.
+    pub status: ExitStatus,
+    /// Standard output, whole.
+    pub stdout: Vec<u8>,
+    /// Standard error; what exceeds the limit is dropped.
+    pub stderr: Vec<u8>,
+}
+
+impl Answer {
+    /// Standard output without the space around it, or, if the program failed, its lines on standard error.
+    ///
+    /// # Errors
+    /// The lines on standard error, separated by semicolons; the exit status if there are none.
+    pub fn text(&self) -> Result<String, String> {
+        if self.status.success() {
+            return Ok(String::from_utf8_lossy(&self.stdout).trim().to_owned());
+        }
+        let said = String::from_utf8_lossy(&self.stderr);
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Err(if lines.is_empty() { self.status.to_string() } else { lines.join("; ") })
+    }
+}
+
+/// The reason why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The program did not start.
+    #[error(transparent)]
+    Start(io::Error),
+    /// The kernel told nothing about the program.
+    #[error(transparent)]
+    Wait(io::Error),
+    /// It was killed.
+    #[error("it had not ended after {:.1} s and was killed", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// It was killed.
+    #[error("it printed more than {} KiB and was killed", .0 >> 10)]
+    TooLong(usize),
+}
+
+impl Error {
+    /// Tests whether there is no such program.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Start(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// A program that is killed when this is dropped.
+struct Running(Option<Child>);
+
+impl Running {
+    fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.0.as_mut().map_or(Ok(None), Child::try_wait)?;
+        if status.is_some() {
+            self.0 = None;
+        }
+        Ok(status)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // It can have ended already.
+        let _ = child.kill();
+        // A process in an uninterruptible sleep ends later, and is nobody's to wait for.
+        std::thread::spawn(move || child.wait());
+    }
+}
+
+/// One output of a program, and its bytes so far.
+#[derive(Default)]
+struct Pipe {
+    /// `None` after its end.
+    from: Option<OwnedFd>,
+    kept: Vec<u8>,
+}
+
+impl Pipe {
+    /// Reads once, which does not block after a poll. Keeps at most `most` bytes and one, which shows that there were more.
+    fn read(&mut self, most: usize) -> io::Result<()> {
+        let Some(from) = &self.from else { return Ok(()) };
+        let mut bytes = [0; 16 << 10];
+        match rustix::io::read(from, &mut bytes) {
+            Ok(0) => self.from = None,
+            Ok(count) => {
+                let room = (most + 1).saturating_sub(self.kept.len()).min(count);
+                self.kept.extend_from_slice(&bytes[..room]);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Waits until an output has bytes or ends, at most for `patience`, and reads them. Returns whether there were any.
+fn read(pipes: &mut [Pipe; 2], patience: Duration, most: usize) -> io::Result<bool> {
+    let mut polled: Vec<PollFd<'_>> =
+        pipes.iter().filter_map(|pipe| Some(PollFd::new(pipe.from.as_ref()?, PollFlags::IN))).collect();
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    match poll(&mut polled, Some(&patience)) {
+        Ok(0) | Err(Errno::INTR) => return Ok(false),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+    let open = pipes.iter_mut().filter(|pipe| pipe.from.is_some());
+    for (pipe, _) in open.zip(ready).filter(|(_, ready)| *ready) {
+        pipe.read(most)?;
+    }
+    Ok(true)
+}
+
+/// Runs a program without input to its end, and returns its outputs of at most `most` bytes each. A process that it left
+/// in the background is not waited for.
+///
+/// # Errors
+/// [`Error::Start`] if it does not start, [`Error::TimedOut`] if it has not ended within `limit`, [`Error::TooLong`] if
+/// its standard output has more than `most` bytes. It is killed; its own children are not.
+pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
+    let begun = Instant::now();
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().map_err(Error::Start)?;
+    let pipe = |from: Option<OwnedFd>| Pipe { from, kept: Vec::new() };
+    let mut pipes =
+        [pipe(child.stdout.take().map(OwnedFd::from)), pipe(child.stderr.take().map(OwnedFd::from))];
+    let mut program = Running(Some(child));
+    let status = loop {
+        let status = program.ended().map_err(Error::Wait)?;
+        // All that an ended program printed is in the pipes. Others may go on filling them.
+        while status.is_some() && read(&mut pipes, Duration::ZERO, most).map_err(Error::Wait)? {
+            pipes.iter_mut().filter(|pipe| pipe.kept.len() > most).for_each(|pipe| pipe.from = None);
+        }
+        if pipes[0].kept.len() > most {
+            return Err(Error::TooLong(most));
+        }
+        if let Some(status) = status {
+            break status;
+        }
+        let left = limit.checked_sub(begun.elapsed()).ok_or(Error::TimedOut(limit))?;
+        let closed = pipes.iter().all(|pipe| pipe.from.is_none());
+        read(&mut pipes, left.min(if closed { ENDING } else { LOOK }), most).map_err(Error::Wait)?;
+    };
+    let [stdout, mut stderr] = pipes.map(|pipe| pipe.kept);
+    stderr.truncate(most);
+    Ok(Answer { status, stdout, stderr })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const MOST: usize = 64 << 10;
+
+    fn shell(script: &str, limit: Duration) -> Result<Answer, Error> {
+        answer(Command::new("sh").args(["-c", script]), limit, MOST)
+    }
+
+    /// Waits until the process with this ID has ended; a zombie has.
+    fn ends(pid: &str) -> bool {
+        let begun = Instant::now();
+        let stat = format!("/proc/{}/stat", pid.trim());
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            if begun.elapsed() > LONG {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    #[test]
+    fn both_outputs_and_the_status_are_returned() {
+        let said = shell("echo ' out '; echo err >&2; exit 3", LONG).unwrap();
+        assert_eq!(
+            (&*said.stdout, &*said.stderr, said.status.code()),
+            (&b" out \n"[..], &b"err\n"[..], Some(3))
+        );
+        assert_eq!(said.text(), Err("err".to_owned()));
+        assert_eq!(shell("echo ' out '; echo err >&2", LONG).unwrap().text(), Ok("out".to_owned()));
+        assert_eq!(shell("exit 3", LONG).unwrap().text(), Err("exit status: 3".to_owned()));
+        assert_eq!(shell("kill -9 $$", LONG).unwrap().status.signal(), Some(9));
+    }
+
+    #[test]
+    fn standard_output_is_whole_up_to_the_limit_and_refused_beyond_it() {
+        assert_eq!(shell(&format!("head -c {MOST} /dev/zero"), LONG).unwrap().stdout.len(), MOST);
+        let error = shell(&format!("head -c {} /dev/zero", MOST + 1), LONG).unwrap_err();
+        assert_eq!(error.to_string(), "it printed more than 64 KiB and was killed");
+    }
+
+    #[test]
+    fn a_full_standard_error_does_not_block_the_program() {
+        let said = shell("head -c 1000000 /dev/zero >&2; exit 3", LONG).unwrap();
+        assert_eq!((said.stderr.len(), said.status.code()), (MOST, Some(3)));
+    }
+
+    #[test]
+    fn a_program_that_never_ends_is_killed_although_it_prints_or_has_closed_its_outputs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("pid");
+        for program in ["sleep 1000", "yes >&2", "sleep 1000 >&- 2>&-"] {
+            let script = format!("echo $$ > {}; exec {program}", mark.display());
+            let begun = Instant::now();
+            let error = shell(&script, Duration::from_millis(500)).unwrap_err();
+            assert!(begun.elapsed() < LONG / 2, "{program}: {:?}", begun.elapsed());
+            assert_eq!(error.to_string(), "it had not ended after 0.5 s and was killed", "{program}");
+            assert!(ends(&std::fs::read_to_string(&mark).unwrap()), "{program}");
+        }
+    }
+
+    #[test]
+    fn a_process_in_the_background_is_not_waited_for() {
+        for left in ["sleep 100", "yes >&2"] {
+            let begun = Instant::now();
+            let said = shell(&format!("{left} & echo $!"), LONG).unwrap();
+            assert!(begun.elapsed() < LONG / 2, "{left}: {:?}", begun.elapsed());
+            let pid = said.text().unwrap();
+            assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_from_one_that_fails() {
+        assert!(answer(&mut Command::new("/no/such/program"), LONG, MOST).unwrap_err().is_missing());
+    }
+}
