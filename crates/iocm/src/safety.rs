@@ -85,7 +85,7 @@ impl Safety {
         }
         self.drop_capabilities_of_children()?;
         if let Some(account) = &self.account {
-            become_user(account, !self.keep.is_empty())?;
+            and_end_with_parent(|| become_user(account, !self.keep.is_empty()))?;
         }
         let kernel =
             |what| move |error: rustix::io::Errno| SafetyError::Kernel { what, source: error.into() };
@@ -148,6 +148,23 @@ fn keep_capabilities(wanted: CapabilitySet) -> Result<CapabilitySet, SafetyError
     Ok(keep)
 }
 
+/// Changes the user. The kernel forgets then that this process is to end with its parent (PR_SET_PDEATHSIG(2const)).
+fn and_end_with_parent(change: impl FnOnce() -> Result<(), SafetyError>) -> Result<(), SafetyError> {
+    use rustix::process::{getppid, parent_process_death_signal, set_parent_process_death_signal};
+    let kernel = |error: rustix::io::Errno| {
+        let what = "the signal at the end of the parent";
+        SafetyError::Kernel { what, source: error.into() }
+    };
+    let (parent, signal) = (getppid(), parent_process_death_signal().map_err(kernel)?);
+    change()?;
+    if signal.is_none() {
+        return Ok(());
+    }
+    set_parent_process_death_signal(signal).map_err(kernel)?;
+    // It may have ended in between.
+    if getppid() == parent { Ok(()) } else { Err(kernel(rustix::io::Errno::SRCH)) }
+}
+
 fn become_user(account: &Account, keeps: bool) -> Result<(), SafetyError> {
     if rustix::process::geteuid().as_raw() == account.user {
         return Ok(());
@@ -174,6 +191,23 @@ mod tests {
         assert!(Safety::new(&config).unwrap_err().to_string().contains("CAP_FLY"));
         let config = SafetyConfig { user: Some("nobody-at-all".to_owned()), ..SafetyConfig::default() };
         assert!(Safety::new(&config).unwrap_err().to_string().contains("nobody-at-all"));
+    }
+
+    #[test]
+    fn another_user_still_ends_with_the_parent() {
+        if !rustix::process::geteuid().is_root() {
+            println!("not tested: only root can become another user");
+            return;
+        }
+        use rustix::process::{Signal, parent_process_death_signal, set_parent_process_death_signal};
+        // The user and the signal belong to a thread, and end with it.
+        let thread = std::thread::spawn(|| {
+            set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+            let account = Account { user: 61_234, group: 61_234, groups: Vec::new() };
+            and_end_with_parent(|| become_user(&account, false)).unwrap();
+            (rustix::process::geteuid().as_raw(), parent_process_death_signal().unwrap())
+        });
+        assert_eq!(thread.join().unwrap(), (61_234, Some(Signal::KILL)));
     }
 
     #[test]
