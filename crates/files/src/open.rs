@@ -2,7 +2,7 @@
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 /// Opens a file for reading, without waiting at a FIFO.
@@ -18,6 +18,19 @@ fn unblocked(path: &Path) -> io::Result<File> {
 pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     unblocked(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads the last bytes of a regular file, at most `most`, however long it has become.
+///
+/// # Errors
+/// Those of [`regular()`] and read(2).
+pub fn read_end(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut file = regular(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -59,6 +72,19 @@ mod tests {
         for path in [fifo.as_path(), Path::new("/dev/zero"), folder.path()] {
             assert_eq!(regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn the_end_of_a_long_file_is_read_without_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("console");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(
+            (read_end(&path, 3).unwrap(), read_end(&path, 9).unwrap()),
+            (b"345".to_vec(), b"12345".to_vec())
+        );
+        File::options().append(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_end(&path, 3).unwrap(), [0; 3]);
     }
 
     #[test]

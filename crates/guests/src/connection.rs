@@ -59,6 +59,14 @@ impl Connection {
         guest.flush()
     }
 
+    /// Asks the guest to power off. A guest that does not read holds who writes to it until it has ended, so nobody waits for
+    /// that.
+    pub(super) fn power_off(self: &Arc<Self>) {
+        let own = Arc::clone(self);
+        // It may have ended already.
+        std::thread::spawn(move || own.send(&Frame::new(Kind::PowerOff, 0, [])));
+    }
+
     /// The agent's greeting, if it arrives within `patience`.
     pub(super) fn wait_hello(&self, patience: Duration) -> Result<Option<Hello>, String> {
         let state = self.lock();

@@ -1,12 +1,13 @@
 //! The last messages of a guest that has ended.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file of a guest's console, in the guest's folder.
 pub(super) const CONSOLE: &str = "console";
 const SHOWN_LINES: usize = 25;
+/// The bytes that are looked at, from the end: a guest can print without end.
+const MOST_READ: u64 = 1 << 20;
 /// Lines that show the cause when a kernel or the agent in it dies; the lines after them are mostly
 /// registers.
 const ALARMS: [&str; 5] = ["exitless agent: ", "BUG: ", "Oops: ", "general protection fault", "Kernel panic"];
@@ -44,7 +45,7 @@ impl fmt::Display for LastWords {
             ("The last lines of its console".to_owned(), &self.console),
         ];
         for (title, path) in shown {
-            let text = fs::read(path).unwrap_or_default();
+            let text = files::read_end(path, MOST_READ).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
             let last = telling(&lines);
@@ -66,6 +67,7 @@ fn telling<'a>(lines: &'a [&'a str]) -> &'a [&'a str] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_cause_of_a_death_is_shown_rather_than_the_registers_after_it() {

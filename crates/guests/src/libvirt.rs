@@ -14,6 +14,8 @@ use crate::Output;
 
 /// The time for a domain to shut down before it is destroyed.
 const SHUT_DOWN: Duration = Duration::from_secs(120);
+/// The time between two looks at it.
+const LOOK: Duration = Duration::from_millis(500);
 /// The time limit of a command: a domain with much memory takes minutes to start or to destroy, and a daemon that hangs
 /// holds virsh for ever.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -167,26 +169,41 @@ impl Guest for LibvirtGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        if !self.started {
+        if !std::mem::take(&mut self.started) {
             return Ok(());
         }
-        let unreachable = |why| GuestError::Unreachable { name: self.domain.clone(), why };
-        self.virsh.ask(&["shutdown", "--domain", &self.domain]).map_err(unreachable)?;
+        self.end().map_err(|why| GuestError::Unreachable { name: self.domain.clone(), why })
+    }
+}
+
+impl LibvirtGuest {
+    /// Shuts the domain down, and destroys it if it does not.
+    fn end(&self) -> Result<(), String> {
+        let ask = |word| self.virsh.ask(&[word, "--domain", &self.domain]);
         let begun = Instant::now();
-        while self.virsh.ask(&["domstate", "--domain", &self.domain]).map_err(unreachable)? != "shut off" {
+        let mut refused = ask("shutdown").err();
+        while refused.is_none() && ask("domstate")? != "shut off" {
             if begun.elapsed() > SHUT_DOWN {
-                tracing::warn!(
-                    "{} did not shut down within {} s and is destroyed",
-                    self.domain,
-                    SHUT_DOWN.as_secs()
-                );
-                self.virsh.ask(&["destroy", "--domain", &self.domain]).map_err(unreachable)?;
-                break;
+                refused = Some(format!("it did not shut down within {} s", SHUT_DOWN.as_secs()));
             }
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(LOOK);
         }
-        self.started = false;
-        Ok(())
+        match refused {
+            None => Ok(()),
+            Some(why) => {
+                tracing::warn!("{} is destroyed: {why}", self.domain);
+                ask("destroy").map(drop)
+            }
+        }
+    }
+}
+
+/// A guest that is dropped without a stop would run beside all later ones.
+impl Drop for LibvirtGuest {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::warn!("{error}");
+        }
     }
 }
 

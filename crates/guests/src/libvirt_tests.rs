@@ -11,7 +11,8 @@ echo "$*" >> asked
 case "$1" in
 domstate) cat state ;;
 start) echo running > state ;;
-shutdown) echo "shut off" > state ;;
+shutdown) [ ! -e stubborn ] || { echo "error: no agent" >&2; exit 1; }; echo "shut off" > state ;;
+destroy) echo "shut off" > state ;;
 vcpucount) echo 3 ;;
 qemu-agent-command)
     case "$7" in
@@ -46,6 +47,20 @@ fn a_domain_that_was_off_is_started_and_shut_down() {
     assert!(asked(folder.path()).contains("start --domain vm1"));
     guest.stop().unwrap();
     assert_eq!(fs::read_to_string(folder.path().join("state")).unwrap(), "shut off\n");
+}
+
+#[test]
+fn a_domain_that_was_started_is_not_left_behind() {
+    let state = |folder: &Path| fs::read_to_string(folder.join("state")).unwrap();
+    let (folder, guest) = with_fake("shut off");
+    drop(guest.unwrap());
+    assert_eq!(state(folder.path()), "shut off\n");
+    assert!(!asked(folder.path()).contains("destroy"));
+    let (folder, guest) = with_fake("shut off");
+    fs::write(folder.path().join("stubborn"), "").unwrap();
+    guest.unwrap().stop().unwrap();
+    assert_eq!(state(folder.path()), "shut off\n");
+    assert_eq!(asked(folder.path()).matches("destroy").count(), 1, "{}", asked(folder.path()));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guest::{Frame, Hello, Kind};
+use guest::Hello;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -273,8 +273,7 @@ impl Guest for QemuGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        // The guest may have ended already.
-        let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
+        self.connection.power_off();
         let ended = self.wait_end(POWER_OFF).and_then(|ended| {
             if !ended {
                 tracing::warn!(

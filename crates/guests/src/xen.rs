@@ -108,14 +108,30 @@ impl Guest for XenGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        if !self.created {
+        if !std::mem::take(&mut self.created) {
             return Ok(());
         }
-        let unreachable = |why| GuestError::Unreachable { name: self.domain.clone(), why };
-        self.xl.ask(&["shutdown", &self.domain]).map_err(unreachable)?;
-        self.xl.see_off(&self.domain, SHUT_DOWN).map_err(unreachable)?;
-        self.created = false;
-        Ok(())
+        self.end().map_err(|why| GuestError::Unreachable { name: self.domain.clone(), why })
+    }
+}
+
+impl XenGuest {
+    /// Shuts the domain down, and destroys it if it does not. xl refuses to shut down an HVM domain without PV drivers.
+    fn end(&self) -> Result<(), String> {
+        if let Err(why) = self.xl.ask(&["shutdown", &self.domain]) {
+            tracing::warn!("{} is destroyed: {why}", self.domain);
+            return self.xl.ask(&["destroy", &self.domain]).map(drop);
+        }
+        self.xl.see_off(&self.domain, SHUT_DOWN)
+    }
+}
+
+/// A domain that is dropped without a stop would run beside all later guests.
+impl Drop for XenGuest {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::warn!("{error}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use guest::{Frame, Hello, Kind};
+use guest::Hello;
 use host::Root;
 use rustix::fs::OFlags;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
@@ -28,6 +28,8 @@ use super::{Armed, Cut, Guest, GuestError, GuestFiles, pass_through_obstacle};
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// The time for xenconsoled to open a domain's console.
 const CONSOLE_WAIT: Duration = Duration::from_secs(30);
+/// The most bytes of the copy of a domain's console: frames of the agent are in it, and a guest can print without end.
+const LARGEST_COPY: usize = 64 << 20;
 /// The most bytes of the console's path.
 const LONGEST_PATH: usize = 4096;
 /// The backends of domains' disks and networks; a kernel with built-in backends has no such modules.
@@ -172,7 +174,7 @@ fn open_console(domain: &Domain, copy: &Path) -> Result<(File, Console), String>
         .map_err(|error| failed(error.into()))?;
     let copy = File::create(copy).map_err(|error| format!("Could not write {}: {error}", copy.display()))?;
     let writer = console.try_clone().map_err(failed)?;
-    Ok((writer, Console { console, copy }))
+    Ok((writer, Console { console, copy, left: LARGEST_COPY }))
 }
 
 /// xenconsoled publishes the path of a domain's console in xenstore (tools/console/daemon/io.c,
@@ -202,13 +204,17 @@ fn wait_for_console(domain: &Domain) -> Result<PathBuf, String> {
 struct Console {
     console: File,
     copy: File,
+    /// The bytes that the copy may still grow by.
+    left: usize,
 }
 
 impl Read for Console {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.console.read(buffer)?;
         // The copy is for messages; the study continues without it.
-        let _ = self.copy.write_all(&buffer[..count]);
+        let copied = count.min(self.left);
+        let _ = self.copy.write_all(&buffer[..copied]);
+        self.left -= copied;
         Ok(count)
     }
 }
@@ -247,8 +253,7 @@ impl Guest for XenImageGuest {
     }
 
     fn stop(&mut self) -> Result<(), GuestError> {
-        // The domain may have ended already.
-        let _ = self.connection.send(&Frame::new(Kind::PowerOff, 0, []));
+        self.connection.power_off();
         let ended = self.domain.xl.see_off(&self.domain.name, POWER_OFF);
         self.domain.ended = ended.is_ok();
         ended.map_err(|why| GuestError::Unreachable { name: self.name.clone(), why })

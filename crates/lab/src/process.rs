@@ -193,8 +193,10 @@ impl Drop for Process {
     }
 }
 
+/// The end of a file that a host's kernel or an emulator writes, however much that has become.
 fn text(path: &Path) -> String {
-    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    const MOST: u64 = 1 << 20;
+    String::from_utf8_lossy(&files::read_end(path, MOST).unwrap_or_default()).into_owned()
 }
 
 /// A program that runs in place of an emulator.
