@@ -20,6 +20,7 @@ use std::path::Path;
 
 use super::Metric;
 
+pub(crate) use access::MOST_PLACES;
 pub use names::{SAMPLED, is_sampled};
 pub use plan::{BadInterval, SamplePlan};
 pub use processor::{NoProcessorTimes, guest_processor_time};

@@ -87,6 +87,65 @@ fn accesses_that_are_always_gone_are_found_however_their_number_scattered() {
     assert_eq!((one.finding, one.change.unwrap().test), (Finding::NotSeen, Some(Test::Counts)), "{one:?}");
 }
 
+/// The blocks of each arm in which a figure has a value.
+fn values(findings: &Findings, metric: &str) -> [Vec<f64>; 2] {
+    let point = &figure(findings, "pread", metric).points[0];
+    [0, 1].map(|arm| point.arms[arm].iter().flat_map(|arm| arm.values.iter().map(|value| value.1)).collect())
+}
+
+/// A study of three blocks, of which a run has more figures of the host.
+fn with_figures(add: impl Fn(usize, usize) -> Vec<(String, f64)>) -> Collected {
+    let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+    let mut collected = study(&made);
+    for stored in &mut collected.runs {
+        let run = &mut stored.run;
+        let arm = usize::from(run.cell.arm["apicv"] == "on");
+        let (unit, better, combine) = (Unit::PerSecond, Better::Lower, Combine::Single);
+        let added = add(arm, run.cell.block as usize);
+        run.host.extend(added.into_iter().map(|(name, value)| Metric { name, unit, better, combine, value }));
+    }
+    collected
+}
+
+#[test]
+fn a_label_without_interrupts_in_a_run_counted_none() {
+    let collected = with_figures(|arm, block| {
+        let mut figures = vec![("interrupts.total".to_owned(), 1000.0)];
+        if (arm, block) == (1, 2) {
+            figures.push(("interrupts.PIN".to_owned(), 900.0));
+        }
+        figures
+    });
+    let findings = analyse(&collected, false).unwrap();
+    assert_eq!(values(&findings, "interrupts.PIN"), [vec![0.0; 3], vec![0.0, 0.0, 900.0]]);
+}
+
+#[test]
+fn nothing_is_made_up_for_a_run_that_did_not_count() {
+    // A run whose exits are KVM's total alone, one without accesses, and one that has left out places.
+    let mut collected = with_figures(|arm, block| match (arm, block) {
+        (1, 1) => Vec::new(),
+        (1, 2) => {
+            let places = (0..48).map(|port| (format!("accesses.port.{port:#x}"), 5.0));
+            places.chain([("accesses.port".to_owned(), 300.0)]).collect()
+        }
+        _ => [("accesses.port", 20.0), ("accesses.port.0x3f8", 20.0)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+    });
+    let total_only = &mut collected.runs.iter_mut().find(|stored| stored.run.cell.block == 0).unwrap().run;
+    let arm = usize::from(total_only.cell.arm["apicv"] == "on");
+    total_only.host.retain(|metric| !metric.name.starts_with("exits.") || metric.name == "exits.total");
+    let findings = analyse(&collected, false).unwrap();
+    assert_eq!(
+        values(&findings, "exits.HLT").map(|values| values.len()),
+        if arm == 0 { [2, 3] } else { [3, 2] }
+    );
+    assert_eq!(values(&findings, "exits.total").map(|values| values.len()), [3, 3]);
+    assert_eq!(values(&findings, "accesses.port.0x3f8"), [vec![20.0; 3], vec![20.0]]);
+    assert_eq!(values(&findings, "accesses.port.0x1"), [vec![0.0; 3], vec![0.0, 5.0]]);
+}
+
 #[test]
 fn what_is_gone_is_found_between_two_results_too() {
     let collected = |value: f64| {

@@ -9,7 +9,8 @@ use stats::contrast::Count;
 use super::facts::{Arm, StoredRun};
 use super::finding::Source;
 use super::wording;
-use crate::workload::{exits_of_which_work, of_work, work};
+use crate::sampling::MOST_PLACES;
+use crate::workload::{WorkUnit, exits_of_which_work, of_work, work};
 use crate::{Better, Cell, Metric, Run, Unit};
 
 /// Values by block.
@@ -147,6 +148,10 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
             found[at].values.entry((run.cell.guests, arm)).or_default().insert(run.cell.block, metric.value);
         }
     }
+    // KVM has many counters that never count.
+    let counts =
+        |series: &Series| series.values.values().flat_map(BTreeMap::values).any(|value| *value != 0.0);
+    found.retain(|series| !series.metric.starts_with("kvm.") || counts(series));
     fill_unseen(&mut found);
     found.iter_mut().for_each(|series| fill_over(series, &over));
     found.sort_by_key(|series| series.source);
@@ -195,28 +200,77 @@ fn of_guests(run: &Run) -> Vec<Metric> {
     combined.collect()
 }
 
-/// A reason, port or address without events in a run in which exits were counted has the value 0.
-fn fill_unseen(found: &mut [Series]) {
-    let is_count = |series: &Series| {
-        series.source == Source::Host
-            && (wording::exit_reason(&series.metric).is_some()
-                || wording::accessed(&series.metric).is_some()
-                || exits_of_which_work(&series.metric).is_some())
-            && matches!(series.unit, Unit::PerSecond | Unit::Count | Unit::PerOperation | Unit::Percent)
-    };
-    // Figures for each unit of work are known only for runs with known work.
-    let family = |series: &Series| {
-        (series.workload.clone(), exits_of_which_work(&series.metric).map(|(unit, _)| unit))
-    };
-    let mut counted: BTreeMap<_, BTreeSet<(u32, usize, u32)>> = BTreeMap::new();
-    for series in found.iter().filter(|series| is_count(series)) {
-        let cells = counted.entry(family(series)).or_default();
-        for (&(guests, arm), blocks) in &series.values {
-            cells.extend(blocks.keys().map(|&block| (guests, arm, block)));
+/// Figures of the host of which a run has those that are not zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Family {
+    /// Exits, and the time in which they are handled, by reason.
+    Exits,
+    /// Exits for each unit of work, by reason.
+    ExitsOfWork(WorkUnit),
+    /// Accesses by port, and by page of addresses.
+    Accesses,
+    /// Interrupts that are not of devices, by their label in `/proc/interrupts`.
+    Interrupts,
+}
+
+impl Family {
+    /// The family that a metric belongs to.
+    fn of(metric: &str) -> Option<Self> {
+        if let Some((unit, reason)) = exits_of_which_work(metric) {
+            return (reason != "total").then_some(Self::ExitsOfWork(unit));
+        }
+        let is_of_a_label = |metric: &str| {
+            metric.strip_prefix("interrupts.").is_some_and(|label| !matches!(label, "total" | "devices"))
+        };
+        match metric {
+            _ if wording::exit_reason(metric).is_some() => Some(Self::Exits),
+            _ if wording::accessed(metric).is_some() => Some(Self::Accesses),
+            _ if is_of_a_label(metric) => Some(Self::Interrupts),
+            _ => None,
         }
     }
-    for series in found.iter_mut().filter(|series| is_count(series)) {
-        for &(guests, arm, block) in counted.get(&family(series)).into_iter().flatten() {
+
+    /// The family of which a run with this value has all that is not zero.
+    fn shown_by(metric: &str, value: f64) -> Option<Self> {
+        match metric {
+            "accesses.port" => Some(Self::Accesses),
+            "interrupts.total" => Some(Self::Interrupts),
+            // KVM's statistics have a total, too, and no reasons.
+            "exits.total" => (value == 0.0).then_some(Self::Exits),
+            _ => Self::of(metric).filter(|family| matches!(family, Self::Exits | Self::ExitsOfWork(_))),
+        }
+    }
+}
+
+/// A reason, port, address or label without events has the value 0 in a run in which events were counted by it.
+fn fill_unseen(found: &mut [Series]) {
+    type InWorkload = (u32, usize, u32);
+    let of_host = |series: &&mut Series| series.source == Source::Host;
+    let mut shown: BTreeMap<(String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
+    let mut places: BTreeMap<(String, InWorkload), usize> = BTreeMap::new();
+    for series in found.iter_mut().filter(of_host) {
+        for (&(guests, arm), blocks) in &series.values {
+            for (&block, &value) in blocks {
+                let cell = (guests, arm, block);
+                if let Some(family) = Family::shown_by(&series.metric, value) {
+                    shown.entry((series.workload.clone(), family)).or_default().insert(cell);
+                }
+                if Family::of(&series.metric) == Some(Family::Accesses) {
+                    *places.entry((series.workload.clone(), cell)).or_default() += 1;
+                }
+            }
+        }
+    }
+    for ((workload, family), cells) in &mut shown {
+        // A run with so many has left out others.
+        let has_all = |cell: &InWorkload| {
+            places.get(&(workload.clone(), *cell)).is_none_or(|&places| places < MOST_PLACES)
+        };
+        cells.retain(|cell| *family != Family::Accesses || has_all(cell));
+    }
+    for series in found.iter_mut().filter(of_host) {
+        let Some(family) = Family::of(&series.metric) else { continue };
+        for &(guests, arm, block) in shown.get(&(series.workload.clone(), family)).into_iter().flatten() {
             series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);
         }
     }

@@ -9,7 +9,7 @@ use crate::{Better, Combine, Metric, Unit};
 
 /// The most places with a figure of their own. A guest that writes to a trapped frame buffer touches
 /// thousands of pages.
-pub(super) const MOST_PLACES: usize = 48;
+pub(crate) const MOST_PLACES: usize = 48;
 /// Bytes of addresses that form one place: a device's registers are in a few pages, and a figure for each
 /// register would be too many.
 const PAGE: u64 = 4096;

@@ -58,7 +58,7 @@ fn reading(pid: i32, at: Instant, values: &[(&str, u64)]) -> VmStatistics {
 fn statistics_of_kvm_tell_exits_and_what_could_not_be_counted() {
     let now = Instant::now();
     let before = [
-        reading(1, now, &[("exits", 0), ("io_exits", 5), ("halt_wait_ns", 0)]),
+        reading(1, now, &[("exits", 0), ("io_exits", 5), ("nmi_injections", 3), ("halt_wait_ns", 0)]),
         reading(2, now, &[("exits", 9)]),
     ];
     let later = now + Duration::from_secs(2);
@@ -68,14 +68,15 @@ fn statistics_of_kvm_tell_exits_and_what_could_not_be_counted() {
         ..reading(3, later, &[])
     };
     let after = [
-        reading(1, later, &[("exits", 400), ("io_exits", 7), ("halt_wait_ns", 5)]),
+        reading(1, later, &[("exits", 400), ("io_exits", 7), ("nmi_injections", 3), ("halt_wait_ns", 5)]),
         reading(2, later, &[("exits", 109)]),
         lost,
     ];
     let seen = statistics(&before, &after, "no eBPF here");
     assert_eq!(value(&seen.metrics, "exits.total"), 250.0);
     assert_eq!(value(&seen.metrics, "kvm.io_exits"), 1.0);
-    assert_eq!(seen.metrics.len(), 2);
+    assert_eq!(value(&seen.metrics, "kvm.nmi_injections"), 0.0);
+    assert_eq!(seen.metrics.len(), 3);
     assert!(seen.warnings[0].contains("no eBPF here"));
     assert!(
         seen.warnings[1].contains("vm3") && seen.warnings[1].contains("run as root"),
