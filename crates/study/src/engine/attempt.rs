@@ -149,10 +149,10 @@ impl Engine<'_> {
         let started = started.map_err(|error| Failure { hopeless: false, ..hopeless(error.to_string()) })?;
         // Guests that were warmed up before now share the host with more guests.
         self.running.warm.clear();
-        for mut guest in started {
-            let facts = facts::ask(guest.as_mut(), &self.workloads);
-            self.running.guests.push(guest);
-            self.running.facts.push(facts?);
+        // All of them first, so that they are stopped if one does not answer.
+        self.running.guests.extend(started);
+        for guest in &mut self.running.guests[self.running.facts.len()..] {
+            self.running.facts.push(facts::ask(guest.as_mut(), &self.workloads)?);
         }
         Ok(())
     }

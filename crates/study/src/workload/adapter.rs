@@ -72,10 +72,16 @@ pub(super) struct Setting<'a> {
 
 impl Setting<'_> {
     /// The first lines of a script that works in its own folder. Several guests may be one machine, so each
-    /// has its own.
+    /// has its own. `$TMPDIR` and `/var/tmp` are open to all users, who could have put links there, so the folder above must
+    /// be the user's own. Servers that give up root read in it.
     pub(super) fn enter_folder(&self) -> String {
-        let folder = format!("\"${{TMPDIR:-/var/tmp}}/exitless-study/{}-{}\"", self.name, self.scene.guest);
-        format!("mkdir -p {folder} && cd {folder} || exit\n")
+        let own = format!("{}-{}", self.name, self.scene.guest);
+        format!(
+            "all=\"${{TMPDIR:-/var/tmp}}/exitless-study-$(id -u)\"; mkdir -p -m 755 \"$all\" || exit\n\
+             if [ -L \"$all\" ] || ! [ -O \"$all\" ]; then \
+             echo \"$all belongs to another user; remove it, or set TMPDIR\" >&2; exit 73; fi\n\
+             mkdir -p \"$all/{own}\" && cd \"$all/{own}\" || exit\n"
+        )
     }
 
     /// A port that no other guest uses, because several guests may be one machine.

@@ -100,6 +100,42 @@ fn every_script_is_one_that_the_shell_reads() {
 }
 
 #[test]
+fn a_script_enters_no_folder_of_another_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = &plan(PLANS[0].0).steps(&Scene::default()).prepare[0].script;
+    let (enter, _) = script.split_once("iozone").unwrap();
+    let user = rustix::process::geteuid().as_raw();
+    let all = folder.path().join(format!("exitless-study-{user}"));
+    let run = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{enter}pwd")]).env("TMPDIR", folder.path());
+        let output = command.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    for _ in 0..2 {
+        let (status, said, _) = run();
+        assert!(status == Some(0) && said.starts_with(all.to_str().unwrap()), "{status:?}: {said}");
+    }
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::rename(&all, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &all).unwrap();
+    let (status, said, why) = run();
+    assert!(status == Some(73) && said.is_empty() && why.contains("belongs to another user"), "{said}{why}");
+    if user != 0 {
+        println!("not tested: a folder of another user, because this user cannot give one away");
+        return;
+    }
+    std::fs::remove_file(&all).unwrap();
+    std::fs::create_dir(&all).unwrap();
+    std::os::unix::fs::chown(&all, Some(65_534), None).unwrap();
+    assert_eq!(run().0, Some(73));
+}
+
+#[test]
 fn a_step_that_failed_is_told_with_what_it_said() {
     let plan = plan(PLANS[0].0);
     let mut outputs = outputs(&plan, &fixture("iozone-missing-file.out"));
