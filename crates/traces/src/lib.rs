@@ -17,6 +17,7 @@
 //! ```
 
 mod assembly;
+mod bounded;
 mod bytes;
 mod decoder;
 mod error;
@@ -43,6 +44,7 @@ mod trace_dat;
 mod tracing_data;
 mod xentrace;
 
+pub use bounded::merge_bounded;
 pub use error::Error;
 pub use input::Source;
 pub use likeness::{Property, Unlike, unlike};

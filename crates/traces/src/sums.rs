@@ -2,19 +2,28 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use exits::{Exits, Profile, SeriesKey, Slice};
+use exits::{Access, Exits, Profile, SeriesKey, Slice};
 
+use crate::rows::MOST_ACCESSES;
 use crate::{AccessRecord, ExitRecord, Sink};
 
-/// Sums of the exits since they were last taken. Clones share them.
+/// Sums of the exits since they were last taken. Clones share them. Accesses beyond the limit that recordings have, of
+/// 16,384 different ones, are [`Access::Other`].
 #[derive(Debug, Clone, Default)]
-pub struct Sums(Arc<Mutex<Profile>>);
+pub struct Sums(Arc<Mutex<Sum>>);
+
+#[derive(Debug, Default)]
+struct Sum {
+    profile: Profile,
+    /// Different accesses, those summed up as others apart.
+    accesses: usize,
+}
 
 impl Sums {
     /// Gives what was summed up since the last time, without a span, and begins anew.
     #[must_use]
     pub fn take(&self) -> Profile {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).profile
     }
 }
 
@@ -26,7 +35,8 @@ impl Sink for Sums {
     }
 
     fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
-        let mut profile = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sum { profile, accesses: different } = &mut *sum;
         let series = profile.timeline.series(SeriesKey { vm: exit.vcpu.vm, reason: exit.reason });
         let slice = Slice { count: 1, handling_ns: exit.handling_ns.unwrap_or(0) };
         profile.timeline.add(series, exit.time_ns, slice);
@@ -35,14 +45,22 @@ impl Sink for Sums {
         }
         let row = profile.vcpu(exit.vcpu);
         add(row.reasons.entry(exit.reason).or_default(), exit.handling_ns);
-        for access in accesses {
-            add(row.accesses.entry(access.access).or_default(), access.handling_ns);
+        for one in accesses {
+            let access = match row.accesses.contains_key(&one.access) || one.access == Access::Other {
+                true => one.access,
+                false if *different >= MOST_ACCESSES => Access::Other,
+                false => {
+                    *different += 1;
+                    one.access
+                }
+            };
+            add(row.accesses.entry(access).or_default(), one.handling_ns);
         }
     }
 
     fn lost(&mut self, events: u64) {
-        let mut profile = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        profile.losses.lost_events = profile.losses.lost_events.saturating_add(events);
+        let losses = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).profile.losses;
+        losses.lost_events = losses.lost_events.saturating_add(events);
     }
 }
 
@@ -50,5 +68,42 @@ fn add(exits: &mut Exits, handling_ns: Option<u64>) {
     exits.count = exits.count.saturating_add(1);
     if let Some(ns) = handling_ns {
         exits.handling.add(ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{Direction, ExitReason, Vcpu};
+
+    #[test]
+    fn a_guest_that_goes_through_all_registers_takes_no_more_memory_than_a_recording() {
+        const BEYOND: u64 = 100;
+        let mut sums = Sums::default();
+        let sweep = |sums: &mut Sums| {
+            for number in 0..MOST_ACCESSES as u32 + BEYOND as u32 {
+                let access = Access::Msr { number, direction: Direction::Read };
+                let exit = ExitRecord {
+                    time_ns: u64::from(number),
+                    // The limit is that of all vCPUs together.
+                    vcpu: Vcpu { vm: Some(1), number: Some(number % 2), thread: None },
+                    cpu: 0,
+                    reason: ExitReason::vmx(31),
+                    guest_rip: 0,
+                    access: Some(access),
+                    handling_ns: Some(5),
+                };
+                sums.exit_with(&exit, &[AccessRecord { access, handling_ns: Some(5) }]);
+            }
+        };
+        for _ in 0..2 {
+            sweep(&mut sums);
+            sweep(&mut sums);
+            let profile = sums.take();
+            let all = profile.accesses();
+            assert_eq!(all.len(), MOST_ACCESSES + 1);
+            assert_eq!(all[&Access::Other].count, 2 * BEYOND);
+            assert_eq!(all.values().map(|exits| exits.handling.count()).sum::<u64>(), profile.total());
+        }
     }
 }

@@ -130,7 +130,8 @@ impl Top {
         let ns = profile.span.map_or(0, exits::Span::length_ns);
         self.cost_ns_per_exit = cost_ns_per_exit;
         self.courses.add(&profile, ns);
-        self.since_reset.profile.merge(&profile);
+        // A guest may touch another address in each interval.
+        traces::merge_bounded(&mut self.since_reset.profile, &profile);
         self.since_reset.ns += ns;
         let over = self.vms.observe(&profile, facts);
         if !over.is_empty() {

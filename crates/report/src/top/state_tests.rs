@@ -210,6 +210,24 @@ fn sums_are_since_the_reset() {
 }
 
 #[test]
+fn sums_of_a_guest_that_touches_ever_other_addresses_stay_small() {
+    const EACH: u64 = 6_000;
+    let mut top = Top::new(source(), SECOND);
+    for round in 0..4 {
+        let mut observation = second(&[(100, 0, CPUID, EACH, 1)]);
+        let vcpu = Vcpu { vm: Some(100), number: Some(0), thread: Some(100) };
+        let accesses = &mut observation.profile.vcpu(vcpu).accesses;
+        for address in round * EACH..(round + 1) * EACH {
+            accesses.entry(Access::Mmio { address, direction: Direction::Read }).or_default().count += 1;
+        }
+        top.observe(observation);
+    }
+    let all = top.since_reset.profile.accesses();
+    assert!(all.len() < 20_000, "{}", all.len());
+    assert_eq!(all.values().map(|exits| exits.count).sum::<u64>(), 4 * EACH);
+}
+
+#[test]
 fn losses_are_counted_until_the_reset() {
     let mut top = top();
     for _ in 0..2 {

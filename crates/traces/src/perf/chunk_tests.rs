@@ -64,7 +64,7 @@ fn identified(kind: u32, body: &[u8], cpu: u32) -> Vec<u8> {
 
 /// Decodes records twice: with memory behind them, which allows the short way, and without.
 fn decoded(records: &[Vec<u8>]) -> [Batch; 2] {
-    decoded_by(&Arc::new(schema()), records)
+    decoded_by(&schema().shared(), records)
 }
 
 fn decoded_by(schema: &Arc<Schema>, records: &[Vec<u8>]) -> [Batch; 2] {
@@ -111,7 +111,7 @@ fn the_short_way_is_gone_whatever_samples_hold() {
         (identifier, vec![0, who, 10, 1, 1], vec![]),
         (identifier | ip | period, vec![who, 10, 1], vec![]),
     ] {
-        let schema = Arc::new(schema_of(SAMPLE_TYPE & !left_out, &identities));
+        let schema = schema_of(SAMPLE_TYPE & !left_out, &identities).shared();
         for mut batch in decoded_by(&schema, &[sample(&words), sample(&words)]) {
             assert_eq!((batch.counts.clone(), batch.undecoded), (vec![2], 0), "{words:?}");
             let run = &batch.runs()[0];

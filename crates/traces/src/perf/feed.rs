@@ -10,7 +10,7 @@ use super::chunk::Chunk;
 use super::features::Features;
 use super::inflate::Inflater;
 use super::kind;
-use super::schema::Schema;
+use super::schema::{MOST_ATTRIBUTES, Schema};
 use crate::Damage;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::input::Failure;
@@ -19,6 +19,11 @@ use crate::tracing_data;
 
 /// Bytes of a chunk: large enough that handing it over costs little, small enough for a core's cache.
 const CHUNK: usize = 512 << 10;
+/// Identities of all events: of 1,000 events on 1,000 processors.
+const MOST_IDENTITIES: usize = 1 << 20;
+/// Chunks before which events were described: each takes a copy of all descriptions. perf describes them before all other
+/// records.
+const MOST_COPIES: usize = 1 << 10;
 
 /// The records of a recording, one after the other.
 pub(super) struct Records {
@@ -33,7 +38,9 @@ pub(super) struct Records {
     done: bool,
     inflater: Option<Inflater>,
     pub(super) schema: Schema,
-    shared: Arc<Schema>,
+    /// The copy for chunks; `None` when the schema has changed since.
+    shared: Option<Arc<Schema>>,
+    copies: usize,
     pub(super) features: Features,
     pub(super) damage: Option<Damage>,
     pub(super) warnings: Vec<String>,
@@ -45,8 +52,8 @@ enum Stop {
     End,
     /// A record that is not for the decoder begins here.
     Special(u32),
-    /// The bytes at this place are not a record.
-    Broken,
+    /// The bytes at this place are of no use, for this reason.
+    Broken(&'static str),
 }
 
 impl Records {
@@ -67,8 +74,9 @@ impl Records {
             ended: false,
             done: false,
             inflater: None,
-            shared: Arc::new(schema.clone()),
             schema,
+            shared: None,
+            copies: 0,
             features: Features::default(),
             damage: None,
             warnings: Vec::new(),
@@ -149,7 +157,7 @@ impl Records {
             };
             let (kind, size) = (head as u32, (head >> 48) as usize);
             if size < HEADER {
-                return (at, Stop::Broken);
+                return (at, Stop::Broken("it does not continue with a record"));
             }
             if size > bytes.len() - at {
                 return (at, Stop::End);
@@ -158,7 +166,11 @@ impl Records {
                 match kind {
                     kind::HEADER_TRACING_DATA | kind::AUXTRACE => return (at, Stop::Special(kind)),
                     kind if is_packed(kind) => return (at, Stop::Special(kind)),
-                    kind::HEADER_ATTR => self.attribute(&bytes[at..at + size]),
+                    kind::HEADER_ATTR => {
+                        if let Err(what) = self.attribute(&bytes[at..at + size]) {
+                            return (at, Stop::Broken(what));
+                        }
+                    }
                     kind::HEADER_FEATURE => self.features.read_record(&bytes[at..at + size]),
                     _ => {}
                 }
@@ -167,14 +179,40 @@ impl Records {
         }
     }
 
-    /// An event's attribute, followed by its identities.
-    fn attribute(&mut self, record: &[u8]) {
+    /// An event's attribute, followed by its identities; refuses more than any recording has.
+    fn attribute(&mut self, record: &[u8]) -> Result<(), &'static str> {
         let body = &record[HEADER..];
         let size = u32_at(body, 4).and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
-        let Some(attribute) = Attribute::parse(body) else { return };
+        let Some(attribute) = Attribute::parse(body) else { return Ok(()) };
         let identities = body.get(size..).unwrap_or_default().chunks_exact(8);
+        if self.schema.attributes.len() >= MOST_ATTRIBUTES {
+            return Err("it describes more than 65,536 events");
+        }
+        if self.schema.identities() + identities.len() > MOST_IDENTITIES {
+            return Err("its events have more than 1,048,576 identities");
+        }
+        self.change()?;
         self.schema.add(attribute, identities.filter_map(|bytes| u64_at(bytes, 0)));
-        self.shared = Arc::new(self.schema.clone());
+        Ok(())
+    }
+
+    /// Lets the next chunk have a new copy of the schema, which is about to change.
+    fn change(&mut self) -> Result<(), &'static str> {
+        if self.shared.is_some() && self.copies >= MOST_COPIES {
+            return Err("it describes events over and over again");
+        }
+        self.shared = None;
+        Ok(())
+    }
+
+    /// The schema for the next chunk. It may be large, so it is copied for a chunk and not for each event.
+    fn shared(&mut self) -> Arc<Schema> {
+        let Self { schema, shared, copies, .. } = self;
+        let shared = shared.get_or_insert_with(|| {
+            *copies += 1;
+            schema.shared()
+        });
+        Arc::clone(shared)
     }
 
     /// Learns the tracepoints' formats.
@@ -185,8 +223,13 @@ impl Records {
         if outcome.is_err() && !self.warnings.iter().any(|warning| warning == early) {
             self.warnings.push(early.into());
         }
-        self.schema.learn(data.formats);
-        self.shared = Arc::new(self.schema.clone());
+        if data.formats.is_empty() {
+            return;
+        }
+        match self.change() {
+            Ok(()) => self.schema.learn(data.formats),
+            Err(what) => self.damaged(self.position, what.into()),
+        }
     }
 
     /// Handles the record at the start of `ahead`, of a kind that needs more than the record itself.
@@ -238,8 +281,8 @@ impl Records {
                 self.damaged(begins, "a record is cut off".into());
                 self.ahead.clear();
             }
-            Stop::Broken => {
-                self.damaged(begins, "it does not continue with a record".into());
+            Stop::Broken(what) => {
+                self.damaged(begins, what.into());
                 self.ahead.clear();
             }
             Stop::End | Stop::Special(_) => {}
@@ -319,7 +362,7 @@ impl Feed for Records {
                     self.ahead.pass(end);
                     chunk.length = end;
                 }
-                Stop::Broken => self.end(chunk, copied, end, stop),
+                Stop::Broken(_) => self.end(chunk, copied, end, stop),
                 Stop::End => {
                     let mut bytes = mem::take(&mut chunk.bytes);
                     let filled = self.fill(&mut bytes, copied, CHUNK.max(copied));
@@ -328,8 +371,8 @@ impl Feed for Records {
                     self.end(chunk, filled, end + more, stop);
                 }
             }
-            chunk.schema = Some(Arc::clone(&self.shared));
             if chunk.length > 0 {
+                chunk.schema = Some(self.shared());
                 return true;
             }
             if self.ended && self.ahead.rest().is_empty() {

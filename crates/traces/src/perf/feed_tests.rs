@@ -133,3 +133,62 @@ fn many_sections_between_records_are_taken_out() {
     assert_eq!(all(&mut records), sample.repeat(2));
     assert_eq!(records.damage, None);
 }
+
+/// A record that describes an event with these identities.
+fn described(identities: &[u64]) -> Vec<u8> {
+    let mut body = [0; 64];
+    body[0] = 2;
+    body[4] = 64;
+    let identities = identities.iter().flat_map(|identity| identity.to_le_bytes());
+    record(kind::HEADER_ATTR, &body.into_iter().chain(identities).collect::<Vec<u8>>())
+}
+
+#[test]
+fn descriptions_of_events_are_copied_once_for_a_chunk() {
+    let mut bytes: Vec<u8> = (0..5_000).flat_map(|identity| described(&[identity])).collect();
+    bytes.extend(record(9, &[1; 8]));
+    let mut records = records(&bytes, None);
+    let mut chunk = Chunk::default();
+    while records.next(&mut chunk) {}
+    assert_eq!(records.damage, None);
+    assert_eq!(records.schema.attributes.len(), 5_000);
+    assert!(records.copies <= 1 + bytes.len() / CHUNK, "{}", records.copies);
+    // The last chunk has those described in it.
+    let last = chunk.schema.unwrap();
+    assert_eq!((last.attributes.len(), last.identities()), (5_000, 5_000));
+}
+
+#[test]
+fn more_events_than_any_recording_has_are_damage() {
+    let many = described(&[]).repeat(MOST_ATTRIBUTES);
+    let mut fits = records(&many, None);
+    all(&mut fits);
+    assert_eq!(fits.damage, None);
+    let mut too_many = records(&[many.clone(), described(&[]), record(9, &[1; 8])].concat(), None);
+    assert_eq!(all(&mut too_many), many);
+    let damage = too_many.damage.unwrap();
+    assert_eq!(
+        (damage.offset, &damage.what[..]),
+        (100 + many.len() as u64, "it describes more than 65,536 events")
+    );
+
+    const EACH: u64 = 8_000;
+    let identities = |event: u64| described(&(event * EACH..(event + 1) * EACH).collect::<Vec<u64>>());
+    let fit = MOST_IDENTITIES as u64 / EACH;
+    let mut bytes: Vec<u8> = (0..fit).flat_map(identities).collect();
+    bytes.extend(identities(fit));
+    let mut records = records(&bytes, None);
+    all(&mut records);
+    assert_eq!(records.damage.unwrap().what, "its events have more than 1,048,576 identities");
+    assert_eq!(records.schema.attributes.len() as u64, fit);
+}
+
+#[test]
+fn events_described_between_all_other_records_are_damage() {
+    // What is behind a section is another chunk.
+    let round = [described(&[1]), record(9, &[1; 8]), record(kind::AUXTRACE, &0u64.to_le_bytes())].concat();
+    let mut records = records(&round.repeat(2 * MOST_COPIES), None);
+    all(&mut records);
+    assert_eq!(records.damage.unwrap().what, "it describes events over and over again");
+    assert!(records.copies <= MOST_COPIES);
+}

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use super::attribute::{self, Attribute};
 use super::features::Features;
-use super::schema::Schema;
+use super::schema::{MOST_ATTRIBUTES, Schema};
 use crate::Error;
 use crate::bytes::u64_at;
 
@@ -19,8 +19,6 @@ const FEATURES_AT: usize = 72;
 const FEATURE_BITS: u32 = 256;
 /// An attribute is followed by the place of its identities.
 const SECTION: usize = 16;
-/// perf writes a few hundred events at most; this many would be megabytes.
-const MOST_ATTRIBUTES: u64 = 65_536;
 
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +58,7 @@ impl Header {
             return Err(bad(&format!("attributes of {each} bytes"), 16));
         }
         let count = attributes.length / each;
-        let stored = (count <= MOST_ATTRIBUTES).then(|| read_at(file, attributes, length)).flatten();
+        let stored = (count <= MOST_ATTRIBUTES as u64).then(|| read_at(file, attributes, length)).flatten();
         let stored = stored.ok_or_else(|| bad("the attributes are not there", attributes.offset))?;
         let mut left = length;
         for bytes in stored.chunks_exact(each as usize) {

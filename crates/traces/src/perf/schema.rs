@@ -12,6 +12,9 @@ use crate::decoder::Decoder;
 /// Identities below this are found in a table.
 const DIRECT: u64 = 1 << 16;
 
+/// Events of a recording: perf writes a few hundred at most; this many would be megabytes.
+pub(super) const MOST_ATTRIBUTES: usize = 65_536;
+
 /// Attributes, their identities and the tracepoints' formats. Pipe mode adds to it while it is read.
 #[derive(Debug, Clone)]
 pub(super) struct Schema {
@@ -24,6 +27,7 @@ pub(super) struct Schema {
     /// The offset of the identity in every sample; `None` when all have the same layout.
     identity: Option<u16>,
     pub(super) decoder: Arc<Decoder>,
+    /// Of what [`Self::shared`] gives.
     pub(super) short_way: Option<ShortWay>,
     pub(super) formats: Vec<(String, EventFormat)>,
 }
@@ -71,7 +75,17 @@ impl Schema {
         }
         let different = self.layouts.len() > 1;
         self.identity = self.layouts.iter().find_map(|layout| layout.identity).filter(|_| different);
-        self.short_way = self.find_short_way();
+    }
+
+    /// The number of identities of all events.
+    pub(super) fn identities(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// A copy for decoding, with the short way. To find that takes a look at every identity, so it is not done for each
+    /// event that is added.
+    pub(super) fn shared(&self) -> Arc<Self> {
+        Arc::new(Self { short_way: self.find_short_way(), ..self.clone() })
     }
 
     /// Tests whether the event with this identity is `kvm_exit`.
@@ -88,11 +102,12 @@ impl Schema {
 
     /// Learns the tracepoints.
     pub(super) fn learn(&mut self, formats: Vec<(String, EventFormat)>) {
-        let mut decoder = Decoder::clone(&self.decoder);
+        if formats.is_empty() {
+            return;
+        }
+        let decoder = Arc::make_mut(&mut self.decoder);
         formats.iter().for_each(|(system, format)| decoder.add(system, format));
-        self.decoder = Arc::new(decoder);
         self.formats.extend(formats);
-        self.short_way = self.find_short_way();
     }
 
     /// The short way, if all tracepoints of the recording have the same layout and it has one.

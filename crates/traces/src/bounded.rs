@@ -1,0 +1,84 @@
+//! Sums of exits with a limit of different accesses: a guest that goes through all MSRs or addresses must not fill the
+//! memory of whoever sums up for hours.
+
+use exits::{Access, Exits, Profile};
+
+use crate::rows::MOST_ACCESSES;
+
+/// The different accesses of all vCPUs, those summed up as others apart.
+pub(crate) fn different_accesses(profile: &Profile) -> usize {
+    let each = profile.vcpus().iter().flat_map(|of| of.accesses.keys());
+    each.filter(|&&access| access != Access::Other).count()
+}
+
+/// Adds `other` to `profile` as [`Profile::merge`] does, with the limit that recordings have: once `profile` has 16,384
+/// different accesses, new ones are [`Access::Other`] of their vCPU.
+pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
+    let mut left = MOST_ACCESSES.saturating_sub(different_accesses(profile));
+    if different_accesses(other) <= left {
+        return profile.merge(other);
+    }
+    let mut bounded = other.clone();
+    for theirs in other.vcpus() {
+        let ours = profile.vcpus().binary_search_by_key(&theirs.vcpu, |of| of.vcpu);
+        let known = ours.ok().map(|at| &profile.vcpus()[at].accesses);
+        let mut beyond = Exits::default();
+        let accesses = &mut bounded.vcpu(theirs.vcpu).accesses;
+        accesses.retain(|access, exits| {
+            let is_known = *access == Access::Other || known.is_some_and(|known| known.contains_key(access));
+            if is_known {
+                return true;
+            }
+            let fits = left > 0;
+            if fits {
+                left -= 1;
+            } else {
+                beyond.merge(exits);
+            }
+            fits
+        });
+        if beyond.count > 0 {
+            accesses.entry(Access::Other).or_default().merge(&beyond);
+        }
+    }
+    profile.merge(&bounded);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{Direction, Vcpu};
+
+    /// One access of each address from `first` on, by each of two vCPUs.
+    fn sweep(first: u64, count: u64) -> Profile {
+        let mut profile = Profile::new();
+        for number in [0, 1] {
+            let vcpu = profile.vcpu(Vcpu { vm: Some(1), number: Some(number), thread: None });
+            for address in first..first + count {
+                let access = Access::Mmio { address, direction: Direction::Read };
+                let exits = vcpu.accesses.entry(access).or_default();
+                exits.count += 1;
+                exits.handling.add(100);
+            }
+        }
+        profile
+    }
+
+    #[test]
+    fn accesses_beyond_the_limit_are_others_and_all_add_up() {
+        const EACH: u64 = 3_000;
+        let mut sum = Profile::new();
+        let rounds = 5;
+        for round in 0..rounds {
+            merge_bounded(&mut sum, &sweep(round * EACH, EACH));
+        }
+        // Those that are known go on being counted for themselves.
+        merge_bounded(&mut sum, &sweep(0, EACH));
+        assert_eq!(different_accesses(&sum), MOST_ACCESSES);
+        let all = sum.accesses();
+        assert_eq!(all.values().map(|exits| exits.count).sum::<u64>(), 2 * EACH * (rounds + 1));
+        assert_eq!(all.values().map(|exits| exits.handling.count()).sum::<u64>(), 2 * EACH * (rounds + 1));
+        assert_eq!(all[&Access::Mmio { address: 0, direction: Direction::Read }].count, 4);
+        assert_eq!(all[&Access::Other].count, 2 * EACH * rounds - MOST_ACCESSES as u64);
+    }
+}
