@@ -4,6 +4,7 @@
 //! than programs have nothing is read.
 
 use std::cmp::Reverse;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +17,10 @@ use object::{LittleEndian, Object};
 const LARGEST_SECTION: u64 = 256 << 20;
 /// Bytes of all sections with a build ID, and of the one with the name of a debug file: each is kept that is looked at.
 const LARGEST_NOTE: u64 = 1 << 20;
-/// Bytes of a function's name. Those of C++ templates can have some thousands.
-const LONGEST_NAME: usize = 1 << 16;
+/// Bytes of a function's name in the file. Those of C++ templates can have some thousands.
+const LONGEST_NAME: usize = 4096;
+/// Characters of a function's name as it is given. Few bytes of Rust's form can stand for a million of them.
+const LONGEST_GIVEN: usize = 512;
 /// Bytes that two names of one place and of the same length are told apart by.
 const COMPARED: usize = 256;
 
@@ -85,7 +88,7 @@ impl ObjectSymbols {
         };
         let segment = self.segments.iter().find(inside)?;
         let name = self.functions.at((offset - segment.offset).checked_add(segment.address)?)?;
-        Some(format!("{:#}", rustc_demangle::demangle(&String::from_utf8_lossy(name))))
+        Some(readable(&String::from_utf8_lossy(name)))
     }
 }
 
@@ -129,6 +132,36 @@ impl Functions {
         let found = self.sorted.get(behind.checked_sub(1)?)?;
         let within = found.size == 0 || address - found.address < found.size;
         within.then(|| found.name(&self.names))
+    }
+}
+
+/// The name for people, cut off where it is too long.
+fn readable(name: &str) -> String {
+    let mut short = Short::default();
+    // Refusing more makes it stop.
+    let _ = write!(short, "{:#}", rustc_demangle::demangle(name));
+    short.text
+}
+
+/// Text up to its limit; what would be longer ends with an ellipsis.
+#[derive(Default)]
+struct Short {
+    text: String,
+    characters: usize,
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        for character in more.chars() {
+            if self.characters == LONGEST_GIVEN {
+                self.text.pop();
+                self.text.push('…');
+                return Err(fmt::Error);
+            }
+            self.text.push(character);
+            self.characters += 1;
+        }
+        Ok(())
     }
 }
 
@@ -354,6 +387,47 @@ mod tests {
         std::fs::write(&path, made(&sections, &content)).unwrap();
         let symbols = ObjectSymbols::read(&path, folder.path()).unwrap();
         assert_eq!(symbols.size(), 0, "no function has a name of a megabyte");
+    }
+
+    #[test]
+    fn names_that_expand_without_end_are_cut_off() {
+        // Each level of a tuple is twice the one before, which a back reference names: `T` items `E`, `B` offset `_`.
+        let mut name = "_RMC1aT".to_owned();
+        // The offset counts from behind `_R`. Numbers of names are one less, with 62 digits, and end with `_`.
+        name.push_str("TllE");
+        let mut last = 5;
+        for _ in 0..20 {
+            let begins = name.len() - 2;
+            let offset = sixty_two(last - 1);
+            name.push_str(&format!("TB{offset}_B{offset}_E"));
+            last = begins;
+        }
+        name.push('E');
+        let whole = rustc_demangle::try_demangle(&name).unwrap();
+        assert!(format!("{whole:#}").len() > 500_000);
+        let short = readable(&name);
+        assert_eq!(short.chars().count(), LONGEST_GIVEN);
+        assert!(short.starts_with("<((i32, i32), ") && short.ends_with('…'), "{short}");
+        assert!(short.len() < LONGEST_GIVEN + 8);
+        assert_eq!(readable("_RNvC1a4main"), "a::main");
+        let (fits, too_long) = ("ü".repeat(LONGEST_GIVEN), "ü".repeat(LONGEST_GIVEN + 1));
+        assert_eq!(readable(&fits), fits);
+        assert_eq!(readable(&too_long), "ü".repeat(LONGEST_GIVEN - 1) + "…");
+    }
+
+    /// A number of Rust's names.
+    fn sixty_two(mut number: usize) -> String {
+        let digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let mut text = Vec::new();
+        loop {
+            text.push(digits[number % 62]);
+            number /= 62;
+            if number == 0 {
+                break;
+            }
+        }
+        text.reverse();
+        String::from_utf8(text).unwrap()
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::{FrameNumber, Measured, Recording, Stack};
 
 /// The head of a recording.
 const BEGINNING: &[u8] = b"{\"exitless_hot_spots\":";
+/// Frames of a stack. Recorders keep far fewer, and who draws the stacks goes into as many calls as there are frames.
+const MOST_FRAMES: usize = 1024;
 /// Damaged places that are told one by one.
 const TOLD: usize = 4;
 
@@ -136,6 +138,9 @@ impl Reader {
                 let Some(activity) = activity.activity(reason) else {
                     return self.damaged(at, "a stack within an exit has no reason");
                 };
+                if frames.len() > MOST_FRAMES {
+                    return self.damaged(at, "a stack has more frames than any recorder keeps");
+                }
                 let known: Option<Vec<_>> =
                     frames.iter().map(|number| self.numbers.get(number).copied()).collect();
                 let Some(frames) = known else {

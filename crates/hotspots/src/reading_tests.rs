@@ -78,6 +78,17 @@ fn many_damaged_lines_are_counted() {
 }
 
 #[test]
+fn a_stack_that_is_deeper_than_any_recorder_keeps_is_damage() {
+    for (frames, damaged) in [(MOST_FRAMES, 0), (MOST_FRAMES + 1, 1)] {
+        let mut recording = sample();
+        recording.stacks[0].frames = vec![0; frames];
+        let reading = read("file", &written(&recording)).unwrap();
+        assert_eq!(reading.damage.len(), damaged, "{:?}", reading.damage);
+        assert_eq!(reading.recording.stacks.len(), 3 - damaged);
+    }
+}
+
+#[test]
 fn other_files_and_later_formats_are_refused() {
     assert!(matches!(read("f", b"PERFILE2"), Err(ReadError::NotThis { .. })));
     assert!(matches!(read("f", b"{\"exitless_hot_spots\":9}"), Err(ReadError::Newer { found: 9, .. })));
