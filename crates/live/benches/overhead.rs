@@ -82,7 +82,7 @@ fn profiling() -> Result<(), Box<dyn std::error::Error>> {
     while Instant::now() < end {
         round();
         std::thread::sleep(Duration::from_micros(50));
-        profiler.drain();
+        profiler.drain()?;
     }
     let cost = profiler.collector().cost()?;
     drop(measuring);

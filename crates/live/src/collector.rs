@@ -14,6 +14,7 @@ pub(crate) mod waiting;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use exits::{Access, Isa, Profile, SeriesKey, Slice, Span};
@@ -29,6 +30,10 @@ pub use self::layout::type_information;
 pub use self::profiler::{Profiler, Sampling};
 pub use self::programs::Mechanism;
 pub use self::records::Recorder;
+
+/// The time for which counts are left in the kernel: a bucket has 32 bits there, and a thread some millions of exits a second
+/// at most.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Whose exits to take, and how.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +75,10 @@ pub struct Collector {
     counters: PerCpuArray<MapData, u64>,
     epoch: u64,
     since_ns: u64,
+    /// What was counted before that, and not given yet.
+    kept: Profile,
+    /// When counts were last taken from the kernel.
+    taken: Instant,
     uncounted: Told,
     root: PathBuf,
     vcpus: Vcpus,
@@ -115,6 +124,7 @@ impl Collector {
             direct_taken: map(&mut attached, "direct_cells_taken")?,
             hashed: map(&mut attached, "cells")?,
             other: map(&mut attached, "other_cells")?,
+            of_accesses: map(&mut attached, "access_cells")?,
             isa,
         };
         let counters = map(&mut attached, "counters")?;
@@ -127,6 +137,8 @@ impl Collector {
             counters,
             epoch,
             since_ns: 0,
+            kept: Profile::new(),
+            taken: Instant::now(),
             uncounted: Told::default(),
             root: root.to_owned(),
             vcpus,
@@ -139,6 +151,23 @@ impl Collector {
         Ok(self)
     }
 
+    /// Takes from the kernel what was counted there for a minute, for the next [`Self::take`] or [`Self::finish`]: its
+    /// counters are small. Call it now and then while the others are not called for long.
+    ///
+    /// # Errors
+    /// Those of [`Self::take`].
+    pub fn keep(&mut self) -> Result<(), Error> {
+        self.keep_after(LONGEST)
+    }
+
+    fn keep_after(&mut self, time: Duration) -> Result<(), Error> {
+        if self.taken.elapsed() >= time {
+            let counted = self.take_counted()?;
+            self.kept.merge(&counted);
+        }
+        Ok(())
+    }
+
     /// The exits whose handling ended since the last call, or since the start. An exit that is still being
     /// handled, as that of a halted vCPU, belongs to the interval in which the guest goes on.
     ///
@@ -148,6 +177,24 @@ impl Collector {
     /// # Errors
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn take(&mut self) -> Result<Profile, Error> {
+        let counted = self.take_counted()?;
+        Ok(self.with_kept(counted))
+    }
+
+    /// The start of what was not given yet.
+    fn began_ns(&self) -> u64 {
+        self.kept.span.map_or(self.since_ns, |span| span.first_ns)
+    }
+
+    /// With what was kept before.
+    fn with_kept(&mut self, counted: Profile) -> Profile {
+        let mut all = std::mem::take(&mut self.kept);
+        all.merge(&counted);
+        all
+    }
+
+    fn take_counted(&mut self) -> Result<Profile, Error> {
+        self.taken = Instant::now();
         let epoch = self.epoch;
         self.epoch += 1;
         self.epoch_map.set(0, self.epoch, 0).map_err(map_error)?;
@@ -185,7 +232,8 @@ impl Collector {
         let mut profile = self.handled(self.epoch, ended_ns)?;
         let open = self.vcpus.open(self.cells.isa, |_| true).map_err(map_error)?;
         self.add_open(&mut profile, &open);
-        Ok(self.with_events(profile))
+        let profile = self.with_events(profile);
+        Ok(self.with_kept(profile))
     }
 
     /// Adds exits whose time is not known, but for those that were given before.

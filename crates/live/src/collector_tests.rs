@@ -1,3 +1,4 @@
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -10,6 +11,44 @@ const GETPPID: exits::ExitReason = exits::ExitReason::vmx(110);
 fn losses_are_told_once_also_if_they_could_not_be_read_in_between() {
     let mut told = Told::default();
     assert_eq!([5, 7, 0, 3, 7, 9].map(|sum| told.more(sum)), [5, 2, 0, 0, 0, 2]);
+}
+
+#[test]
+fn what_was_kept_meanwhile_is_given_with_the_rest() {
+    let watch = Watch { processes: Some(vec![std::process::id()]), ..Watch::default() };
+    let mut collector = match Collector::attach_to_system_calls(&watch) {
+        Ok(collector) => collector,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    let began_ns = collector.since_ns;
+    let is_whole = |profile: &Profile, made: u64| {
+        let counted = profile.reasons().get(&GETPPID).map_or(0, |exits| exits.count);
+        let lost = profile.losses.lost_exits;
+        assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+        assert_eq!(profile.events["kvm:kvm_exit"], profile.total());
+    };
+    // Not for a minute yet.
+    call(100);
+    collector.keep().unwrap();
+    assert!(collector.kept.is_empty());
+    collector.keep_after(Duration::ZERO).unwrap();
+    assert!(!collector.kept.is_empty());
+    assert_eq!(collector.began_ns(), began_ns);
+    call(100);
+    let both = collector.take().unwrap();
+    is_whole(&both, 200);
+    assert_eq!(both.span.map(|span| span.first_ns), Some(began_ns));
+    call(100);
+    collector.keep_after(Duration::ZERO).unwrap();
+    call(100);
+    is_whole(&collector.finish().unwrap(), 200);
+}
+
+fn call(times: u32) {
+    for _ in 0..times {
+        // SAFETY: takes nothing and changes nothing.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
 }
 
 #[test]
@@ -38,4 +77,86 @@ fn the_last_exits_of_a_thread_that_ended_are_not_freed_before_they_are_read() {
     let profile = collector.finish().unwrap();
     let counted = profile.reasons().get(&GETPPID).map_or(0, |exits| exits.count);
     assert!(counted <= 100 && counted + profile.losses.lost_exits >= 100, "{counted}, {:?}", profile.losses);
+}
+
+/// `BPF_PROG_TEST_RUN` of include/uapi/linux/bpf.h, and its part of `union bpf_attr`.
+const TEST_RUN: i32 = 10;
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: u32,
+    context_sizes: [u32; 2],
+    contexts: [u64; 2],
+    flags: u32,
+    processor: u32,
+}
+
+/// Lets the program for reads of MSRs see one of this register, in the midst of a system call of this thread.
+fn read_register(collector: &Collector, number: u64) {
+    let program = collector.attached.ebpf.program("raw_msr").unwrap();
+    let arguments: [u64; 4] = [0, number, 0, 0];
+    let attributes = TestRun {
+        program: program.fd().unwrap().as_fd().as_raw_fd().cast_unsigned(),
+        context_sizes: [size_of_val(&arguments) as u32, 0],
+        contexts: [arguments.as_ptr() as u64, 0],
+        ..TestRun::default()
+    };
+    // SAFETY: the attributes and the arguments that they name are there until the call has ended.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_bpf, TEST_RUN, &raw const attributes, size_of::<TestRun>()) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
+    // By the limit of all vCPUs, and by that of one (`MOST_ACCESS_CELLS_OF_VCPU`).
+    for (room, most) in [(1_000, 1_000), (20_000, 4_096)] {
+        let watch = Watch {
+            processes: Some(vec![std::process::id()]),
+            accesses: true,
+            room: Some(room),
+            ..Watch::default()
+        };
+        let mut collector = match Collector::attach_to_system_calls(&watch) {
+            Ok(collector) => collector,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let made = 3 * most as u64;
+        let (first, second) = (0..most as u64 / 2, most as u64 / 2..made);
+        first.for_each(|number| read_register(&collector, number));
+        let mut sum = collector.take().unwrap();
+        second.for_each(|number| read_register(&collector, number));
+        // By a thread that has no cell yet.
+        thread::spawn(|| call(100)).join().unwrap();
+        let taken = |collector: &Collector| collector.cells.of_accesses.get(&0, 0).unwrap();
+        assert_eq!(taken(&collector), most as u64);
+        let interval = collector.take().unwrap();
+        let exits: u64 =
+            interval.vcpus().iter().filter_map(|one| one.reasons.get(&GETPPID)).map(|one| one.count).sum();
+        sum.merge(&interval);
+        let lost = sum.losses.lost_exits;
+        assert!(exits <= 100 && exits + lost >= 100, "{exits} exits, {lost} lost");
+        let without_place = sum.vcpus().iter().find(|one| one.vcpu.vm.is_none());
+        assert!(without_place.is_none(), "{without_place:?}");
+
+        let accesses = sum.accesses();
+        let counted: u64 = accesses.values().map(|exits| exits.count).sum();
+        assert!(counted <= made && counted + lost >= made, "{counted} of {made}, {lost} lost");
+        let timed: u64 = accesses.values().map(|exits| exits.handling.count()).sum();
+        assert!(timed + lost >= made, "{timed} of {made} have a time, {lost} lost");
+        assert!(accesses.len() <= most + 1, "{} different ones", accesses.len());
+        let other = accesses[&Access::Other].count;
+        assert!(other >= made - most as u64 - lost, "{other} others");
+
+        // Those of threads that ended give theirs back, of the epoch that was read last.
+        let before = taken(&collector);
+        collector.cells.free(collector.epoch - 1, |_| false).unwrap();
+        let after = taken(&collector);
+        assert!(after < before, "{after} of {before}");
+    }
 }

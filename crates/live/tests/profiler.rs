@@ -44,7 +44,7 @@ fn samples_are_of_the_call_that_they_met_with_names_of_the_kernel_and_of_this_pr
     profiler.follow(std::process::id(), &[]).unwrap();
     for _ in 0..40 {
         read_zeros(250);
-        profiler.drain();
+        profiler.drain().unwrap();
     }
     let (recording, profile) = profiler.finish().unwrap();
     let row = row(&recording, READ);
@@ -97,7 +97,7 @@ fn a_thread_that_sleeps_within_is_away_and_not_on_a_processor() {
             libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>())
         };
         slept += sleeps() - before;
-        profiler.drain();
+        profiler.drain().unwrap();
     }
     let (recording, _) = profiler.finish().unwrap();
     if !recording.head.away {

@@ -228,6 +228,43 @@ fn record(no_ring_buffer: bool) {
 }
 
 #[test]
+fn exits_for_which_perfs_buffers_had_no_place_are_told_once() {
+    // Of a buffer of 1 MiB, which holds 16,000 of them.
+    const MANY: u64 = 100_000;
+    let watch = Watch { no_ring_buffer: true, ..own() };
+    let Some(mut recorder) = may(Recorder::attach_to_system_calls(&watch)) else { return };
+    let mut recorded = 0;
+    let mut take = |exit: &LiveExit, _: &[live::LiveAccess]| recorded += u64::from(exit.reason == GETPPID);
+    // On one processor: its buffer tells what was lost before the next record that finds a place.
+    thread::spawn(|| {
+        stay_on_this_processor();
+        call(MANY);
+    })
+    .join()
+    .unwrap();
+    recorder.drain(&mut take);
+    (0..THREADS).for_each(|_| thread::spawn(|| call(CALLS)).join().unwrap());
+    let (_, lost) = recorder.finish(&mut take).unwrap();
+    let made = MANY + THREADS * CALLS;
+    assert!(lost > MANY / 2, "{lost} lost");
+    assert!(recorded + lost >= made, "{recorded} and {lost} of {made}");
+    // The other calls of this process are few.
+    assert!(recorded + lost < made + lost / 4, "{recorded} and {lost} of {made}");
+}
+
+fn stay_on_this_processor() {
+    // SAFETY: all zeros are an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: takes nothing.
+    let here = unsafe { libc::sched_getcpu() };
+    // SAFETY: the number is that of a processor.
+    unsafe { libc::CPU_SET(usize::try_from(here).unwrap(), &mut set) };
+    // SAFETY: the set is valid, and of the size that is given.
+    let set = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    assert_eq!(set, 0);
+}
+
+#[test]
 fn processes_that_are_not_watched_are_not_counted() {
     let watch = Watch { processes: Some(vec![1]), ..Watch::default() };
     let Some(collector) = may(Collector::attach_to_system_calls(&watch)) else { return };

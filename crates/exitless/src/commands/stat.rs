@@ -6,6 +6,7 @@ mod xen;
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -20,6 +21,11 @@ use super::watching::{LiveSource, VmNames, WatchArguments, Watched};
 use super::workload::Workload;
 use super::xen::XenHost;
 use crate::{console, interrupt};
+
+/// The interval of checks whether a command has ended.
+const LOOK: Duration = Duration::from_millis(10);
+/// The interval in which a collector is looked after while tables are far apart.
+const STEP: Duration = Duration::from_secs(30);
 
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
@@ -68,18 +74,50 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     let watched = Watched::of(&watch, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
-        let status = workload.wait(&stop)?;
+        let status = wait_for(workload, &mut collector, &stop)?;
         tables.show_last(collector)?;
         watched.status();
         return Ok(status);
     }
     // Exits until a signal are shown too.
-    while pause(pace.next(), &stop) && !pace.is_over() && !watched.have_ended() {
+    while wait_until(pace.next(), &mut collector, &stop)? && !pace.is_over() && !watched.have_ended() {
         let cost = arguments.self_cost.then(|| collector.cost()).transpose()?;
         tables.show(collector.take()?, cost.as_ref())?;
     }
     tables.show_last(collector)?;
     Ok(ExitCode::from(watched.status()))
+}
+
+/// Waits for the end of a command, however long it takes.
+fn wait_for(
+    mut workload: Workload,
+    collector: &mut Collector,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    // The command is not ended because of an error of counting.
+    let mut kept = Ok(());
+    loop {
+        if let Some(status) = workload.ended(stop)? {
+            kept?;
+            return Ok(status);
+        }
+        kept = kept.and_then(|()| collector.keep());
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Waits for a moment, however far away; false if `stop` was set before.
+fn wait_until(end: Instant, collector: &mut Collector, stop: &AtomicBool) -> Result<bool, live::Error> {
+    loop {
+        let step = Instant::now() + STEP;
+        if !pause(end.min(step), stop) {
+            return Ok(false);
+        }
+        if end <= step {
+            return Ok(true);
+        }
+        collector.keep()?;
+    }
 }
 
 /// The times at which tables are due.

@@ -94,8 +94,9 @@ impl Session<'_> {
             if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
                 return self.screen.give_back();
             }
-            // While the page is frozen the kernel counts on, and returns everything afterwards.
+            // While the page is frozen the kernel counts on, and everything is shown afterwards.
             if self.top.is_paused() {
+                self.counting.keep()?;
                 continue;
             }
             if self.counting.must_change(self.top.wants_accesses()) {

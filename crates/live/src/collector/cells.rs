@@ -12,6 +12,8 @@ use exits::{
 const BUCKETS: usize = 32;
 /// The kind of a cell (`KIND_REASON` in the programs).
 const REASON: u8 = 0;
+/// Accesses that have no cell for themselves (`KIND_OTHER_ACCESS`).
+const OTHER_ACCESS: u8 = 14;
 /// The octave of those without a handling time.
 const UNTIMED: u8 = 255;
 
@@ -59,6 +61,8 @@ pub(super) struct Cells {
     pub(super) hashed: HashMap<MapData, CellKey, Cell>,
     /// The counts that found no room at all.
     pub(super) other: PerCpuHashMap<MapData, CellKey, Cell>,
+    /// How many of the others are those of accesses.
+    pub(super) of_accesses: Array<MapData, u64>,
     pub(super) isa: Isa,
 }
 
@@ -150,7 +154,10 @@ impl Cells {
             self.direct_taken.remove(at)?;
         }
         let hashed: Vec<CellKey> = self.hashed.keys().filter_map(Result::ok).collect();
-        hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.remove(key))
+        hashed.iter().filter(|key| is_over(key)).try_for_each(|key| self.hashed.remove(key))?;
+        let left = taken.iter().map(|(_, key)| key).chain(&hashed).filter(|key| !is_over(key));
+        let of_accesses = left.filter(|key| !matches!(key.kind, REASON | OTHER_ACCESS)).count();
+        self.of_accesses.set(0, of_accesses as u64, 0)
     }
 }
 
@@ -175,6 +182,7 @@ pub(super) fn access(isa: Isa, kind: u8, value: u64) -> Option<Access> {
         9 => Access::IncompleteIpi { id: narrow },
         10 | 11 => Access::Unaccelerated { register: narrow, direction },
         12 | 13 => Access::Nested { reason: ExitReason { isa, code: narrow }, to_l1: kind == 13 },
+        OTHER_ACCESS => Access::Other,
         _ => return None,
     })
 }

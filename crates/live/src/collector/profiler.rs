@@ -18,6 +18,12 @@ use super::programs::{Link, Pair, Purpose, Wanted};
 use super::{Collector, LOST_RECORDS, TICKS, Watch, counted, isa, map, map_error, scheduler};
 use crate::{Error, Mechanism};
 
+/// Bytes of the ring (`ticks` of the programs).
+const RING_BYTES: usize = 16 << 20;
+/// Bytes before each record in a ring (`BPF_RINGBUF_HDR_SZ` of include/uapi/linux/bpf.h); the whole is rounded up to as
+/// many (`bpf_ringbuf_reserve` of kernel/bpf/ringbuf.c).
+const RECORD_HEADER: usize = 8;
+
 /// The options of sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
@@ -136,16 +142,27 @@ impl Profiler {
     }
 
     /// Takes over what came since the last time. Call it often enough that the buffer, of 12,000 samples, does not fill
-    /// up.
-    pub fn drain(&mut self) {
+    /// up. What comes while it works may be left to the next time.
+    ///
+    /// # Errors
+    /// Those of [`Collector::keep`].
+    pub fn drain(&mut self) -> Result<(), Error> {
+        self.take_samples();
+        self.collector.keep()
+    }
+
+    fn take_samples(&mut self) {
         let isa = self.collector.isa();
-        while let Some(item) = self.ring.next() {
-            let process = self.ticks.take(&item, isa);
+        let Self { ring, ticks, symbols, .. } = self;
+        drain_ring(|| {
+            let item = ring.next()?;
+            let process = ticks.take(&item, isa);
             // While it is there: its files are found by what it has in memory.
-            if let Some(process) = process.filter(|&process| !self.symbols.knows(process)) {
-                self.symbols.learn(process);
+            if let Some(process) = process.filter(|&process| !symbols.knows(process)) {
+                symbols.learn(process);
             }
-        }
+            Some(item.len())
+        });
     }
 
     /// The event that made the samples.
@@ -166,9 +183,11 @@ impl Profiler {
     /// [`Error::KernelMap`] when the kernel does not give its counts.
     pub fn finish(mut self) -> Result<(Recording, Profile), Error> {
         let ended_ns = self.collector.attached.end()?;
-        let duration_ns = ended_ns.saturating_sub(self.collector.since_ns);
-        self.drain();
-        let lost = counted(&self.collector.counters, LOST_RECORDS)?;
+        let duration_ns = ended_ns.saturating_sub(self.collector.began_ns());
+        // All of them: no program adds to the ring any more, which holds no more than is taken at once.
+        self.take_samples();
+        let lost = counted(&self.collector.counters, LOST_RECORDS)? + self.ticks.lost();
+        let folded = self.ticks.folded();
         let ticks = counted(&self.collector.counters, TICKS)?;
         let missing = self.collector.missing().to_vec();
         let mechanism = self.collector.mechanism().clone();
@@ -188,6 +207,18 @@ impl Profiler {
             head.notes.push(format!(
                 "Not by raw tracepoints: {why}. An interrupt that ended a guest's turn cannot be told from other work of \
                  its exit, so that samples of the guest may be among those of interrupts"
+            ));
+        }
+        if folded > 0 {
+            head.notes.push(format!(
+                "{} met more different stacks than are kept; the device model's part of these is left out",
+                exits::counted(folded, "sample")
+            ));
+        }
+        if self.ticks.lost() > 0 {
+            head.notes.push(format!(
+                "{} met more different stacks than are kept, and are among those that found no room",
+                exits::counted(self.ticks.lost(), "sample")
             ));
         }
         let mut recording = Recording::new(head);
@@ -213,6 +244,16 @@ impl Profiler {
     }
 }
 
+/// Takes records, of which `next` says the length, until there are none, or as many were taken as the ring can hold: samples
+/// that come as quickly as they are read would keep it for ever.
+fn drain_ring(mut next: impl FnMut() -> Option<usize>) {
+    let mut taken = 0;
+    while taken < RING_BYTES {
+        let Some(length) = next() else { return };
+        taken += (RECORD_HEADER + length).next_multiple_of(RECORD_HEADER);
+    }
+}
+
 /// Follows time without a processor from now on; `false` if it cannot, and `notes` says why.
 fn follow_scheduler(collector: &mut Collector, root: &Path, notes: &mut Vec<String>) -> bool {
     match scheduler::attach(&mut collector.attached.ebpf, root) {
@@ -224,5 +265,27 @@ fn follow_scheduler(collector: &mut Collector, root: &Path, notes: &mut Vec<Stri
             notes.push(format!("Time without a processor is not known: {error}"));
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_fills_as_quickly_as_it_is_read_is_left_after_what_it_holds() {
+        // The shortest record, without stacks, and the longest.
+        for length in [32, 32 + 8 + 8 * (64 + 96)] {
+            let mut records = 0;
+            drain_ring(|| {
+                records += 1;
+                (records < 1 << 20).then_some(length)
+            });
+            // What a full ring holds is taken.
+            assert_eq!(records, RING_BYTES.div_ceil(length + RECORD_HEADER));
+        }
+        let mut left = vec![40, 40];
+        drain_ring(|| left.pop());
+        assert!(left.is_empty());
     }
 }

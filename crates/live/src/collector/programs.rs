@@ -16,6 +16,9 @@ use super::{map_error, scheduler, waiting};
 use crate::tracefs::offset;
 use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 
+/// Half of the cells of the programs, of 32,768 and 65,536 places.
+const MOST_ACCESS_CELLS: u32 = 49_152;
+
 /// The handling of an exit by the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -199,6 +202,9 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             Mechanism::Tracepoints { why }
         }
     };
+    if matches!(wanted.purpose, Purpose::Count | Purpose::HotSpots) {
+        globals.push(("most_access_cells", wanted.room.unwrap_or(MOST_ACCESS_CELLS)));
+    }
     if wanted.purpose == Purpose::HotSpots {
         globals.extend(scheduler::globals(root, wanted.isa, &mut missing));
     }

@@ -166,7 +166,9 @@ impl Recorder {
     pub fn lost(&self) -> Result<u64, Error> {
         let without_room = counted(&self.counters, EXITS_WITHOUT_ROOM)?;
         let misses = Cost::misses(&self.attached.ebpf, &self.root);
-        Ok(self.lost_in_buffers + counted(&self.counters, LOST_RECORDS)? + without_room + misses)
+        // perf's buffers tell of what the programs have counted already; of accesses, too, and later.
+        let without_place = counted(&self.counters, LOST_RECORDS)?.max(self.lost_in_buffers);
+        Ok(without_place + without_room + misses)
     }
 
     /// The way in which the tracepoints are reached.

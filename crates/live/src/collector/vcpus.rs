@@ -26,7 +26,7 @@ pub(super) struct State {
     cpu: u16,
     ignored: u8,
     waiting: u8,
-    unused: u32,
+    access_cells: u32,
     pending: [Pending; 6],
 }
 

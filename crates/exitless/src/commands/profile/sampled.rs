@@ -63,7 +63,7 @@ pub(in crate::commands) fn run(
             follow(&mut profiler, &vms, processes, &mut followed, &mut names)?;
             look(&vms);
         }
-        profiler.drain();
+        profiler.drain()?;
         if now >= end || !pause(end.min(now + STEP), stop) {
             break;
         }

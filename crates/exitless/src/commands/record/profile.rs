@@ -8,6 +8,7 @@ use exits::Profile;
 use files::Replacement;
 use live::Collector;
 use traces::exitless::{Header, Packing, write_profile};
+use traces::merge_bounded;
 
 use super::{Course, Recorded, header};
 use crate::commands::watching::VmNames;
@@ -47,7 +48,7 @@ pub(super) fn record(
     let seconds = course.began.elapsed().as_secs_f64();
     let mut last = collector.finish()?;
     names.name(&mut last);
-    profile.merge(&last);
+    merge_bounded(&mut profile, &last);
     header.names = profile.names.clone();
     let whole = store(output, &header, &profile).inspect_err(|error| tracing::error!("{error:#}")).is_ok();
     Ok(Recorded {
@@ -64,7 +65,8 @@ pub(super) fn record(
 fn add(profile: &mut Profile, collector: &mut Collector, names: &mut VmNames) -> anyhow::Result<()> {
     let mut interval = collector.take()?;
     names.name(&mut interval);
-    profile.merge(&interval);
+    // In hours a guest can touch any number of addresses.
+    merge_bounded(profile, &interval);
     Ok(())
 }
 

@@ -89,6 +89,15 @@ impl Counting {
         }
     }
 
+    /// Makes room for further counts while nothing is taken.
+    pub(super) fn keep(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Kvm { collector, .. } => Ok(collector.keep()?),
+            // What xentrace gives is summed up here.
+            Self::Xen { .. } => Ok(()),
+        }
+    }
+
     /// The current facts of these VMs.
     pub(super) fn facts(&self, vms: impl Iterator<Item = u32>, profile: &Profile) -> BTreeMap<u32, VmFacts> {
         match self {

@@ -8,6 +8,11 @@ use hotspots::{Activity, Away};
 /// `KERNEL_FRAMES` and `USER_FRAMES` of the programs.
 const KERNEL_FRAMES: usize = 64;
 const USER_FRAMES: usize = 96;
+/// Different stacks that are kept as they are, of 1.3 KB at most; as many again are kept without the part of programs,
+/// which a device model can make ever new. Beyond those, samples are lost.
+const MOST_STACKS: usize = 1 << 16;
+/// Threads that are followed at once while they have no processor.
+const MOST_AWAY: usize = 1 << 16;
 /// The offsets in `struct stacks`; the first part is `struct tick`.
 const KERNEL_BYTES_AT: usize = 32;
 const USER_BYTES_AT: usize = 36;
@@ -24,7 +29,7 @@ pub(super) struct Met {
     pub(super) kernel: Box<[u64]>,
     pub(super) user: Box<[u64]>,
     pub(super) cut: bool,
-    /// The program's part could not be read.
+    /// The program's part could not be read, or was left out.
     pub(super) no_user: bool,
 }
 
@@ -36,14 +41,29 @@ pub(super) struct Times {
 }
 
 /// All that was met so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ticks {
     met: HashMap<Met, Times>,
     /// Threads without a processor, and where.
     away: HashMap<u32, Met>,
+    /// Samples and absences that were counted without the part of programs, and those that found no place.
+    folded: u64,
+    lost: u64,
+    /// [`MOST_STACKS`], but for tests.
+    most: usize,
+}
+
+impl Default for Ticks {
+    fn default() -> Self {
+        Self::with_room(MOST_STACKS)
+    }
 }
 
 impl Ticks {
+    fn with_room(most: usize) -> Self {
+        Self { met: HashMap::new(), away: HashMap::new(), folded: 0, lost: 0, most }
+    }
+
     /// Takes one record of the ring. Other bytes are left out.
     pub(super) fn take(&mut self, bytes: &[u8], isa: Isa) -> Option<u32> {
         let (process, thread, reason) = (u32_at(bytes, 16)?, u32_at(bytes, 20)?, u32_at(bytes, 24)?);
@@ -54,11 +74,12 @@ impl Ticks {
             0 => self.sample(met(Activity::Guest)),
             1 => self.sample(met(in_exit)),
             2 => self.sample(met(Activity::Monitor)),
+            3 if self.away.len() >= MOST_AWAY && !self.away.contains_key(&thread) => self.lost += 1,
             3 => drop(self.away.insert(thread, met(in_exit))),
             4 => {
                 let at = self.away.remove(&thread)?;
                 let (away_ns, waited_ns) = (u64_at(bytes, 0)?, u64_at(bytes, 8)?);
-                self.met.entry(at).or_default().away.add(Away { times: 1, away_ns, waited_ns });
+                self.add(at, Times { samples: 0, away: Away { times: 1, away_ns, waited_ns } });
             }
             _ => return None,
         }
@@ -66,7 +87,34 @@ impl Ticks {
     }
 
     fn sample(&mut self, met: Met) {
-        self.met.entry(met).or_default().samples += 1;
+        self.add(met, Times { samples: 1, away: Away::default() });
+    }
+
+    fn add(&mut self, mut met: Met, times: Times) {
+        if self.met.len() >= self.most && !self.met.contains_key(&met) {
+            let folds = !met.user.is_empty();
+            if folds {
+                met = Met { user: Box::default(), cut: true, no_user: true, ..met };
+            }
+            if self.met.len() >= 2 * self.most && !self.met.contains_key(&met) {
+                self.lost += 1;
+                return;
+            }
+            self.folded += u64::from(folds);
+        }
+        let known = self.met.entry(met).or_default();
+        known.samples += times.samples;
+        known.away.add(times.away);
+    }
+
+    /// Samples and absences that were counted without the part of programs, because there were too many different stacks.
+    pub(super) const fn folded(&self) -> u64 {
+        self.folded
+    }
+
+    /// Samples and absences that are not counted, for the same reason.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// All of it, in an order that does not depend on chance.
@@ -137,6 +185,48 @@ mod tests {
             all.iter().map(|(met, times)| (&met.kernel[..], met.no_user, times.samples)).collect();
         assert_eq!(shown, [(&[1, 2][..], true, 1), (&[9][..], false, 0)]);
         assert_eq!(all[1].1.away, Away { times: 1, away_ns: 70, waited_ns: 30 });
+    }
+
+    /// A record with one function of a program.
+    fn of_program(kind: u16, address: u64) -> Vec<u8> {
+        let mut bytes = record(kind, 30, &[1], 8);
+        bytes[USER_AT..USER_AT + 8].copy_from_slice(&address.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn stacks_of_a_program_that_makes_ever_new_ones_are_folded() {
+        let mut ticks = Ticks::with_room(3);
+        for address in 1..=10 {
+            ticks.take(&of_program(1, address), Isa::Vmx);
+            ticks.take(&of_program(3, address), Isa::Vmx);
+            ticks.take(&of_program(4, 0), Isa::Vmx);
+        }
+        assert_eq!((ticks.folded(), ticks.lost()), (2 * 7, 0));
+        let all = ticks.into_sorted();
+        let shown: Vec<_> =
+            all.iter().map(|(met, times)| (met.user.to_vec(), met.cut, met.no_user, times.samples)).collect();
+        assert_eq!(
+            shown,
+            [
+                (vec![], true, true, 7),
+                (vec![1], false, false, 1),
+                (vec![2], false, false, 1),
+                (vec![3], false, false, 1)
+            ]
+        );
+        assert_eq!(all.iter().map(|(_, times)| times.away.times).sum::<u64>(), 10);
+    }
+
+    #[test]
+    fn what_has_no_place_at_all_is_lost_and_told() {
+        let mut ticks = Ticks::with_room(3);
+        for address in 1..=10 {
+            ticks.take(&record(1, 30, &[address], 0), Isa::Vmx);
+        }
+        ticks.take(&record(1, 30, &[1], 0), Isa::Vmx);
+        assert_eq!((ticks.folded(), ticks.lost()), (0, 4));
+        assert_eq!(ticks.into_sorted().iter().map(|(_, times)| times.samples).sum::<u64>(), 7);
     }
 
     #[test]

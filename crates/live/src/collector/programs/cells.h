@@ -66,6 +66,22 @@ struct {
 	TYPE(value, struct cell);
 } other_cells SEC(".maps");
 
+/*
+ * The cells of accesses, of all vCPUs together and of one. A guest chooses its ports, registers and addresses, and must
+ * not take the room of other guests' exits. Half of all cells; and those of 250 accesses in 8 octaves, whose turns
+ * have a cell each.
+ */
+volatile const u32 most_access_cells;
+#define MOST_ACCESS_CELLS_OF_VCPU 4096
+
+/* How many accesses have got; user space counts them anew when it frees some. */
+struct {
+	NUMBER(type, MAP_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} access_cells SEC(".maps");
+
 struct {
 	NUMBER(type, MAP_ARRAY);
 	NUMBER(max_entries, 1);
@@ -112,12 +128,51 @@ INLINE u32 place_of(const struct cell_key *key)
 	return spread(words[0] * 31 + words[1], DIRECT_BITS);
 }
 
-static __attribute__((noinline)) struct cell *new_cell(struct cell_key *key)
+INLINE struct cell *direct_cell(const struct cell_key *key)
 {
 	u32 at = place_of(key);
+	struct cell *cell = map_lookup_elem(&direct_cells, &at);
+	if (cell && same_key(&cell->key, key))
+		return cell;
+	at ^= 1;
+	cell = map_lookup_elem(&direct_cells, &at);
+	return cell && same_key(&cell->key, key) ? cell : 0;
+}
+
+/* Makes it that of the vCPU's other accesses. Only the octaves differ, so there are few of them. */
+INLINE void make_other(struct cell_key *key)
+{
+	key->kind = KIND_OTHER_ACCESS;
+	key->value = 0;
+}
+
+/* Takes one of the cells that accesses may have; 0 when there is none. */
+INLINE u32 take_access_cell(struct vcpu *vcpu)
+{
+	u32 zero = 0;
+	u64 *taken = map_lookup_elem(&access_cells, &zero);
+	if (!taken || *taken >= most_access_cells || vcpu->access_cells >= MOST_ACCESS_CELLS_OF_VCPU)
+		return 0;
+	/* Of all processors, and seldom. */
+	__sync_fetch_and_add(taken, 1);
+	vcpu->access_cells += 1;
+	return 1;
+}
+
+static __attribute__((noinline)) struct cell *new_cell(struct vcpu *vcpu, struct cell_key *key)
+{
 	struct cell *cell = map_lookup_elem(&cells, key);
 	if (cell)
 		return cell;
+	if (key->kind != KIND_REASON && !take_access_cell(vcpu)) {
+		make_other(key);
+		cell = direct_cell(key);
+		if (!cell)
+			cell = map_lookup_elem(&cells, key);
+		if (cell)
+			return cell;
+	}
+	u32 at = place_of(key);
 #pragma unroll
 	for (int neighbour = 0; neighbour < 2; neighbour++, at ^= 1) {
 		if (!map_update_elem(&direct_cells_taken, &at, key, UPDATE_NOEXIST)) {
@@ -133,8 +188,11 @@ static __attribute__((noinline)) struct cell *new_cell(struct cell_key *key)
 	empty.key = *key;
 	if (!map_update_elem(&cells, key, &empty, UPDATE_NOEXIST))
 		return map_lookup_elem(&cells, key);
+	/* Exits by their reasons need what room is left. */
+	if (key->kind != KIND_REASON)
+		make_other(key);
 	key->thread = 0;
-	empty.key.thread = 0;
+	empty.key = *key;
 	cell = map_lookup_elem(&other_cells, key);
 	if (cell)
 		return cell;
@@ -142,17 +200,10 @@ static __attribute__((noinline)) struct cell *new_cell(struct cell_key *key)
 	return map_lookup_elem(&other_cells, key);
 }
 
-INLINE struct cell *find_cell(struct cell_key *key)
+INLINE struct cell *find_cell(struct vcpu *vcpu, struct cell_key *key)
 {
-	u32 at = place_of(key);
-	struct cell *cell = map_lookup_elem(&direct_cells, &at);
-	if (cell && same_key(&cell->key, key))
-		return cell;
-	at ^= 1;
-	cell = map_lookup_elem(&direct_cells, &at);
-	if (cell && same_key(&cell->key, key))
-		return cell;
-	return new_cell(key);
+	struct cell *cell = direct_cell(key);
+	return cell ? cell : new_cell(vcpu, key);
 }
 
 struct sample {
@@ -183,7 +234,7 @@ INLINE void add(struct vcpu *vcpu, const struct sample *sample)
 		.octave = sample->timed ? octave : UNTIMED,
 		.turn = now & 1,
 	};
-	struct cell *cell = find_cell(&key);
+	struct cell *cell = find_cell(vcpu, &key);
 	if (!cell) {
 		if (sample->kind == KIND_REASON)
 			count(EXITS_WITHOUT_ROOM);

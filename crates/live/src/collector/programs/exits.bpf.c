@@ -61,6 +61,8 @@ enum kind {
 	KIND_UNACCELERATED_WRITE,
 	KIND_NESTED_EXIT,
 	KIND_NESTED_TO_L1,
+	/* Accesses that have no cell for themselves. */
+	KIND_OTHER_ACCESS,
 	KINDS,
 };
 
@@ -92,7 +94,8 @@ struct vcpu {
 	u8 ignored;
 	/* A bit for each sort that waits. */
 	u8 waiting;
-	u32 unused;
+	/* Cells that its accesses have got. */
+	u32 access_cells;
 	struct pending pending[SORTS];
 };
 
