@@ -1,7 +1,7 @@
 //! Programs whose answer is short and must come soon, whatever the machine or the daemon behind them does.
 //!
 //! [`std::process::Command::output`] waits as long as anything holds the program's outputs, and keeps all that is
-//! printed. [`answer`] has a limit for both.
+//! printed. [`answer`] has a limit for both, and [`answer_to`] gives the program an input.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -117,20 +117,63 @@ impl Pipe {
     }
 }
 
-/// Waits until an output has bytes or ends, at most for `patience`, and reads them. Returns whether there were any.
-fn read(pipes: &mut [Pipe; 2], patience: Duration, most: usize) -> io::Result<bool> {
+/// The input of a program, and the bytes that are still to be written.
+struct Input<'a> {
+    /// `None` when all is written, or the program reads no more.
+    to: Option<OwnedFd>,
+    left: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    fn new(to: Option<OwnedFd>, left: &'a [u8]) -> io::Result<Self> {
+        if let Some(to) = &to {
+            // The program may read less than is written at once, and later nothing.
+            rustix::io::ioctl_fionbio(to, true)?;
+        }
+        Ok(Self { to: to.filter(|_| !left.is_empty()), left })
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let Some(to) = &self.to else { return Ok(()) };
+        match rustix::io::write(to, self.left) {
+            Ok(count) => self.left = &self.left[count..],
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            // Its status tells if it lacked the rest.
+            Err(Errno::PIPE) => self.left = &[],
+            Err(error) => return Err(error.into()),
+        }
+        if self.left.is_empty() {
+            self.to = None;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until an output has bytes or ends, or the input takes some, at most for `patience`, and reads and writes them.
+/// Returns whether there were any.
+fn exchange(
+    input: &mut Input<'_>,
+    pipes: &mut [Pipe; 2],
+    patience: Duration,
+    most: usize,
+) -> io::Result<bool> {
     let mut polled: Vec<PollFd<'_>> =
         pipes.iter().filter_map(|pipe| Some(PollFd::new(pipe.from.as_ref()?, PollFlags::IN))).collect();
+    polled.extend(input.to.as_ref().map(|to| PollFd::new(to, PollFlags::OUT)));
     let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
     match poll(&mut polled, Some(&patience)) {
         Ok(0) | Err(Errno::INTR) => return Ok(false),
         Ok(_) => {}
         Err(error) => return Err(error.into()),
     }
-    let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-    let open = pipes.iter_mut().filter(|pipe| pipe.from.is_some());
-    for (pipe, _) in open.zip(ready).filter(|(_, ready)| *ready) {
-        pipe.read(most)?;
+    let mut ready = polled.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
+    for pipe in pipes.iter_mut().filter(|pipe| pipe.from.is_some()) {
+        if ready.next() == Some(true) {
+            pipe.read(most)?;
+        }
+    }
+    if ready.next() == Some(true) {
+        input.write()?;
     }
     Ok(true)
 }
@@ -142,17 +185,36 @@ fn read(pipes: &mut [Pipe; 2], patience: Duration, most: usize) -> io::Result<bo
 /// [`Error::Start`] if it does not start, [`Error::TimedOut`] if it has not ended within `limit`, [`Error::TooLong`] if
 /// its standard output has more than `most` bytes. It is killed; its own children are not.
 pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
+    finish(command.stdin(Stdio::null()), &[], limit, most)
+}
+
+/// Runs a program to its end as [`answer`] does, with this input. It need not read all of it.
+///
+/// # Errors
+/// Those of [`answer`].
+pub fn answer_to(input: &[u8], command: &mut Command, limit: Duration, most: usize) -> Result<Answer, Error> {
+    finish(command.stdin(Stdio::piped()), input, limit, most)
+}
+
+fn finish(command: &mut Command, input: &[u8], limit: Duration, most: usize) -> Result<Answer, Error> {
     let begun = Instant::now();
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().map_err(Error::Start)?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Error::Start)?;
+    let stdin = child.stdin.take().map(OwnedFd::from);
     let pipe = |from: Option<OwnedFd>| Pipe { from, kept: Vec::new() };
     let mut pipes =
         [pipe(child.stdout.take().map(OwnedFd::from)), pipe(child.stderr.take().map(OwnedFd::from))];
     let mut program = Running(Some(child));
+    let mut input = Input::new(stdin, input).map_err(Error::Wait)?;
     let status = loop {
         let status = program.ended().map_err(Error::Wait)?;
+        if status.is_some() {
+            // What others would read is not for them.
+            input.to = None;
+        }
         // All that an ended program printed is in the pipes. Others may go on filling them.
-        while status.is_some() && read(&mut pipes, Duration::ZERO, most).map_err(Error::Wait)? {
+        while status.is_some()
+            && exchange(&mut input, &mut pipes, Duration::ZERO, most).map_err(Error::Wait)?
+        {
             pipes.iter_mut().filter(|pipe| pipe.kept.len() > most).for_each(|pipe| pipe.from = None);
         }
         if pipes[0].kept.len() > most {
@@ -163,7 +225,8 @@ pub fn answer(command: &mut Command, limit: Duration, most: usize) -> Result<Ans
         }
         let left = limit.checked_sub(begun.elapsed()).ok_or(Error::TimedOut(limit))?;
         let closed = pipes.iter().all(|pipe| pipe.from.is_none());
-        read(&mut pipes, left.min(if closed { ENDING } else { LOOK }), most).map_err(Error::Wait)?;
+        let patience = left.min(if closed { ENDING } else { LOOK });
+        exchange(&mut input, &mut pipes, patience, most).map_err(Error::Wait)?;
     };
     let [stdout, mut stderr] = pipes.map(|pipe| pipe.kept);
     stderr.truncate(most);
@@ -244,6 +307,29 @@ mod tests {
             let pid = said.text().unwrap();
             assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
         }
+    }
+
+    #[test]
+    fn input_is_whole_while_the_program_prints_more_than_a_pipe_holds() {
+        let input: Vec<u8> = (0..1_000_000_u32).map(|number| number as u8).collect();
+        let said = answer_to(&input, &mut Command::new("cat"), LONG, input.len()).unwrap();
+        assert!(said.stdout == input, "{} bytes", said.stdout.len());
+        let said = answer_to(b"", Command::new("cat").arg("-"), LONG, MOST).unwrap();
+        assert_eq!(said.stdout, b"");
+    }
+
+    #[test]
+    fn a_program_that_reads_none_of_its_input_ends_or_is_killed() {
+        let input = vec![7; 1_000_000];
+        let given =
+            |script: &str, limit| answer_to(&input, Command::new("sh").args(["-c", script]), limit, MOST);
+        for script in ["exit 3", "exec <&-; sleep 0.1; exit 3", "sleep 0.1; exit 3"] {
+            assert_eq!(given(script, LONG).unwrap().status.code(), Some(3), "{script}");
+        }
+        let begun = Instant::now();
+        let error = given("exec sleep 1000", Duration::from_millis(500)).unwrap_err();
+        assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+        assert_eq!(error.to_string(), "it had not ended after 0.5 s and was killed");
     }
 
     #[test]

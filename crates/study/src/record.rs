@@ -56,8 +56,8 @@ pub struct Study {
 pub struct Resumption {
     /// Seconds since 1970.
     pub at: u64,
-    /// Fields in which the host differed from [`Study::fingerprint`]: name, earlier value, value at the
-    /// resumption. Empty unless such differences were allowed.
+    /// Fields in which the host differed from [`Study::fingerprint`], and `exitless` if its version differed from
+    /// [`Study::version`]: name, earlier value, value at the resumption. Empty unless such differences were allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlike: Vec<(String, Option<String>, Option<String>)>,
 }

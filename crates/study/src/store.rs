@@ -7,7 +7,7 @@
 pub(crate) mod durable;
 mod error;
 mod folder;
-mod json;
+pub(crate) mod json;
 mod place;
 
 pub use error::StoreError;
@@ -33,6 +33,8 @@ const RUNS: &str = "runs";
 const FAILED: &str = "failed";
 const UNFINISHED: &str = ".unfinished";
 const LOCK: &str = ".lock";
+/// The field of the version of exitless among those in which hosts differ.
+const EXITLESS: &str = "exitless";
 
 /// A result folder that this process writes.
 #[derive(Debug)]
@@ -57,8 +59,8 @@ impl Store {
     /// `seed` that of a new study.
     ///
     /// # Errors
-    /// If the folder holds something else, or a study of another plan or target, if another process writes
-    /// it, if others can put files into it, or if it cannot be written.
+    /// If the folder holds something else, a study of another plan or target, or one whose description is damaged, if
+    /// another process writes it, if others can put files into it, or if it cannot be written.
     pub fn open(folder: &Path, plan: &Plan, text: &str, target: &str, seed: u64) -> Result<Self, StoreError> {
         let place = Place::open(folder)?;
         let lock = lock(folder, &place)?;
@@ -96,6 +98,9 @@ impl Store {
 
     fn go_on(&mut self, found: StudyFolder) -> Result<(), StoreError> {
         let folder = self.folder.clone();
+        if !found.is_described {
+            return Err(StoreError::Undescribed { folder });
+        }
         let fields = json::differences(&found.study.plan, &self.plan);
         if !fields.is_empty() {
             return Err(StoreError::OtherPlan { folder, fields });
@@ -156,7 +161,7 @@ impl Store {
     }
 
     /// Records the host of the coming runs; for a study that continues, it must be the host on which it was
-    /// started.
+    /// started, and this version the one that started it.
     ///
     /// # Errors
     /// [`StoreError::OtherHost`] unless `allow_unlike` is set; or if `study.json` cannot be written.
@@ -181,7 +186,12 @@ impl Store {
             Some(study) => study,
         };
         if self.study.is_some() {
-            let unlike = self.unlike(&study.fingerprint, fingerprint);
+            // What a version measures and how it starts guests can differ from another one.
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            let other_version = (study.version != version)
+                .then(|| (EXITLESS.to_owned(), Some(study.version.clone()), Some(version)));
+            let mut unlike = self.unlike(&study.fingerprint, fingerprint);
+            unlike.extend(other_version);
             if !unlike.is_empty() && !allow_unlike {
                 return Err(StoreError::OtherHost { folder: self.folder.clone(), unlike });
             }

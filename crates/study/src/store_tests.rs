@@ -121,6 +121,24 @@ fn another_plan_target_or_host_is_refused_by_what_differs() {
 }
 
 #[test]
+fn a_study_of_another_version_is_continued_only_if_that_is_allowed_and_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    let study = Study { version: "0.0.1".to_owned(), ..store.study.take().unwrap() };
+    drop(store);
+    fs::write(folder.path().join(STUDY), serde_json::to_vec(&study).unwrap()).unwrap();
+    let mut store = open(folder.path()).unwrap();
+    let error = store.begin(&Fingerprint::default(), None, false).unwrap_err();
+    assert!(matches!(error, StoreError::OtherHost { .. }));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(error.to_string().contains(&format!("exitless was 0.0.1, is {version}")), "{error}");
+    store.begin(&Fingerprint::default(), None, true).unwrap();
+    let resumed = StudyFolder::open(folder.path()).unwrap().study.resumed;
+    let unlike = ("exitless".to_owned(), Some("0.0.1".to_owned()), Some(version.to_owned()));
+    assert_eq!(resumed[0].unlike, [unlike]);
+}
+
+#[test]
 fn a_folder_of_other_things_and_one_in_use_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = began(folder.path());
@@ -165,6 +183,10 @@ fn without_study_json_the_plan_and_the_runs_are_still_read() {
     let read = StudyFolder::open(folder.path()).unwrap();
     assert_eq!((read.runs.len(), read.study.plan), (1, plan()));
     assert!(read.warnings[0].contains("study.json: damaged at byte 12"), "{:?}", read.warnings);
+    let error = open(folder.path()).unwrap_err();
+    let (shown, told) = (folder.path().display(), error.to_string());
+    assert!(error.is_usage() && told.starts_with(&format!("study.json in {shown} is damaged")), "{told}");
+    assert!(told.contains(&format!("`exitless experiment report {shown}`")), "{told}");
     fs::write(folder.path().join(STUDY), "{\"format\": 2}").unwrap();
     assert!(matches!(StudyFolder::open(folder.path()), Err(StoreError::Format { found: 2, .. })));
 }

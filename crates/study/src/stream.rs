@@ -4,11 +4,13 @@
 //! that output of a login shell is skipped. A run's files follow its record; a run counts when all of them
 //! have arrived, so a broken connection costs only the run in progress.
 
+mod asked;
 mod frame;
 mod receive;
 mod request;
 mod send;
 
+pub use asked::Asked;
 pub use frame::{LARGEST_CHUNK, Reader, StreamError, Writer};
 pub use receive::{Received, receive};
 pub use request::Request;

@@ -15,6 +15,7 @@ use super::fingerprints::{self, Unlike};
 use super::gates::Gates;
 use super::multiplicity::Multiplicity;
 use super::values::{ByBlock, Series, series};
+use crate::store::json;
 use crate::{Better, Unit};
 
 /// Format version of [`StudyDifference`].
@@ -29,7 +30,8 @@ pub struct StudyDifference {
     pub studies: [StudyFacts; 2],
     /// The number of valid runs in each study.
     pub runs: [usize; 2],
-    /// Differences between the hosts and guests: the subject of the comparison.
+    /// Differences between the hosts and guests: the subject of the comparison. Settings of the plan's guests begin with
+    /// `guests.`.
     pub unlike: Vec<Unlike>,
     /// The arms of both studies; rows refer to an arm by its index here.
     pub arms: Vec<Arm>,
@@ -157,7 +159,7 @@ pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifferen
         format: DIFFERENCE_FORMAT,
         studies: [before.facts.clone(), after.facts.clone()],
         runs: [before.runs.len(), after.runs.len()],
-        unlike: fingerprints::between(&before.runs, &after.runs),
+        unlike: unlike(before, after),
         multiplicity: count(judged, gates.level),
         arms,
         rows,
@@ -184,7 +186,49 @@ fn differing_plan(before: &StudyFacts, after: &StudyFacts) -> Option<String> {
         };
         return Some(format!("their workloads or the settings of these ({} and {})", of(before), of(after)));
     }
-    None
+    let guests: Vec<String> = differing_guests(before, after)
+        .iter()
+        .filter(|(field, ..)| !is_of_host(field))
+        .map(json::told)
+        .collect();
+    (!guests.is_empty()).then(|| format!("the settings of their guests: {}", guests.join("; ")))
+}
+
+/// Settings of guests that name the machines, and files and CPUs of the host: those of another host have other names.
+const OF_HOST: [&str; 12] = [
+    "addresses",
+    "channel",
+    "connect",
+    "disk.path",
+    "domains",
+    "kernel",
+    "net.bridge",
+    "net.socket",
+    "pin",
+    "program",
+    "ssh",
+    "start_limit",
+];
+
+fn is_of_host(field: &str) -> bool {
+    OF_HOST.iter().any(|name| {
+        field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    })
+}
+
+/// The settings in which the guests of the plans differ; none if those of one plan are not known.
+fn differing_guests(before: &StudyFacts, after: &StudyFacts) -> Vec<host::Difference> {
+    let settings = |facts: &StudyFacts| serde_json::from_str::<serde_json::Value>(&facts.guests).ok();
+    let both = settings(before).zip(settings(after));
+    both.map(|(before, after)| json::unlike(&before, &after)).unwrap_or_default()
+}
+
+/// The differences between the hosts and guests.
+fn unlike(before: &Collected, after: &Collected) -> Vec<Unlike> {
+    let guests = differing_guests(&before.facts, &after.facts).into_iter().map(|(field, before, after)| {
+        Unlike { field: format!("guests.{field}"), values: vec![before, after] }
+    });
+    fingerprints::between(&before.runs, &after.runs).into_iter().chain(guests).collect()
 }
 
 fn compare(

@@ -46,6 +46,26 @@ fn other_plans_are_refused() {
 }
 
 #[test]
+fn guests_with_other_settings_are_another_plan_and_names_of_the_host_are_listed() {
+    let (mut before, mut after) = two();
+    let guests = |vcpus: u32, bus: &str, pin: &str| {
+        format!(r#"{{"kind":"qemu","vcpus":{vcpus},"disk":{{"bus":"{bus}"}},"pin":[{pin}]}}"#)
+    };
+    before.facts.guests = guests(2, "virtio-blk", "2,3");
+    after.facts.guests = guests(4, "ide", "2,3");
+    let error = difference(&before, &after).unwrap_err().to_string();
+    let why = r#"the settings of their guests: disk.bus was "virtio-blk", is "ide"; vcpus was 2, is 4"#;
+    assert!(error.contains(why), "{error}");
+    after.facts.guests = guests(2, "virtio-blk", "2,5");
+    let unlike = difference(&before, &after).unwrap().unlike;
+    let pin = Unlike { field: "guests.pin[1]".to_owned(), values: vec![Some("3".into()), Some("5".into())] };
+    assert_eq!(unlike.last(), Some(&pin));
+    // Kept by an earlier version.
+    after.facts.guests.clear();
+    assert_eq!(difference(&before, &after).unwrap().unlike.len(), 1);
+}
+
+#[test]
 fn what_one_study_lacks_is_named() {
     let (before, mut after) = two();
     after.runs.retain(|stored| stored.run.cell.guests != 4 || stored.run.cell.workload != "pread");

@@ -21,6 +21,10 @@ pub struct StudyFacts {
     pub counts: Vec<u32>,
     /// The guests are VMs.
     pub are_vms: bool,
+    /// The guests' settings without their numbers, in one form for equal settings; empty in figures from before it was
+    /// kept.
+    #[serde(default)]
+    pub guests: String,
     /// The workloads, in the order in which they run.
     pub workloads: Vec<WorkloadFacts>,
     /// The number of planned blocks.

@@ -40,15 +40,20 @@ fn below(folder: &Path, run: &Path) -> String {
 
 fn facts(study: &Study) -> StudyFacts {
     let plan = &study.plan;
-    let guests = serde_json::to_value(&plan.guests).unwrap_or_default();
+    let mut guests = serde_json::to_value(&plan.guests).unwrap_or_default();
     let kind = guests.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let are_vms = matches!(kind, "qemu" | "libvirt" | "xen");
+    if let Some(fields) = guests.as_object_mut() {
+        fields.remove("counts");
+    }
     StudyFacts {
         name: plan.name.clone(),
         title: plan.title.clone(),
         question: plan.question.clone(),
         factors: factors(plan),
         counts: plan.guests.counts(),
-        are_vms: matches!(kind, "qemu" | "libvirt" | "xen"),
+        are_vms,
+        guests: guests.to_string(),
         workloads: workloads(plan),
         repeats: plan.order.repeats,
         warm_up: plan.order.warm_up,
@@ -109,6 +114,11 @@ mod tests {
         let collected = read(folder.path());
         let facts = &collected.facts;
         assert_eq!((facts.name.as_str(), facts.are_vms, facts.seed), ("iozone-apicv", true, 1));
+        assert!(
+            facts.guests.contains("\"kind\":\"qemu\"") && !facts.guests.contains("counts"),
+            "{}",
+            facts.guests
+        );
         assert_eq!((facts.workloads[0].tool.as_str(), collected.planned), ("command", 8 * 2 * 2));
         assert!(collected.runs[0].folder.starts_with("runs/"), "{}", collected.runs[0].folder);
         let findings = analyse(&collected, false).unwrap();

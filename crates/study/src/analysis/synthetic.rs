@@ -113,6 +113,7 @@ fn facts(made: &Made) -> StudyFacts {
         }],
         counts: made.counts.clone(),
         are_vms: true,
+        guests: r#"{"disk":{"bus":"virtio-blk"},"kind":"qemu","memory":"1G","vcpus":2}"#.to_owned(),
         workloads: made.workloads.iter().map(workload).collect(),
         repeats: made.blocks,
         warm_up: 1,

@@ -60,6 +60,15 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
+    /// Its target and host are not known.
+    #[error(
+        "study.json in {0} is damaged; its runs can be reported (`exitless experiment report {0}`) and not \
+         continued: use another folder", folder.display()
+    )]
+    Undescribed {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// It holds a study of another plan.
     #[error(
         "{} holds a study of another plan, which differs in: {}. Give the same plan, or another folder", folder.display(),
@@ -81,10 +90,10 @@ pub enum StoreError {
         /// The target on which it was to continue.
         now: String,
     },
-    /// The host is another one.
+    /// The host is another one, or the version of exitless.
     #[error(
-        "The host differs from that of the runs in {}: {}. Runs of different hosts must not be compared; to \
-         continue nevertheless, which is recorded, give --allow-unlike", folder.display(), differences(unlike)
+        "The host or the version of exitless differs from that of the runs in {}: {}. Such runs must not be compared; \
+         to continue nevertheless, which is recorded, give --allow-unlike", folder.display(), differences(unlike)
     )]
     OtherHost {
         /// The folder.

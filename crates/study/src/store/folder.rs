@@ -18,6 +18,8 @@ pub struct StudyFolder {
     pub folder: PathBuf,
     /// The study.
     pub study: Study,
+    /// Its description is that of `study.json`. If that is damaged, it is put together from other files.
+    pub is_described: bool,
     /// Complete runs, by their position in the order.
     pub runs: Vec<KeptRun>,
     /// Attempts that failed, each with the reason in its `failure`.
@@ -44,8 +46,8 @@ impl StudyFolder {
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let mut warnings = Vec::new();
         let (runs, failed) = (kept(folder, RUNS, &mut warnings)?, kept(folder, FAILED, &mut warnings)?);
-        let study = study(folder, &runs, &mut warnings)?;
-        let mut read = Self { folder: folder.to_owned(), study, runs, failed, warnings };
+        let (study, is_described) = study(folder, &runs, &mut warnings)?;
+        let mut read = Self { folder: folder.to_owned(), study, is_described, runs, failed, warnings };
         read.leave_strangers_out();
         Ok(read)
     }
@@ -105,8 +107,8 @@ fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<Ke
     Ok(runs)
 }
 
-/// The content of `study.json`, or the facts that are known without it.
-fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<Study, StoreError> {
+/// The content of `study.json`, or the facts that are known without it; tests also whether it is the former.
+fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<(Study, bool), StoreError> {
     let path = folder.join(STUDY);
     let damage = match json::read::<Value>(&path) {
         Ok(value) => {
@@ -115,7 +117,7 @@ fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<
                 return Err(StoreError::Format { folder: folder.to_owned(), found: format });
             }
             match serde_json::from_value(value) {
-                Ok(study) => return Ok(study),
+                Ok(study) => return Ok((study, true)),
                 Err(error) => format!("{}: {error}", path.display()),
             }
         }
@@ -127,7 +129,7 @@ fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<
         return Err(StoreError::NoStudy { folder: folder.to_owned() });
     };
     warnings.push(format!("{damage}; the plan is that of plan.toml, the host that of the first run"));
-    Ok(Study {
+    let study = Study {
         format: STUDY_FORMAT,
         version: "unknown".to_owned(),
         seed: plan.order.seed.unwrap_or(0),
@@ -137,7 +139,8 @@ fn study(folder: &Path, runs: &[KeptRun], warnings: &mut Vec<String>) -> Result<
         emulated: None,
         started: first.run.started,
         resumed: Vec::new(),
-    })
+    };
+    Ok((study, false))
 }
 
 /// Names in a folder, sorted; empty if the folder does not exist.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use host::Difference;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -42,7 +43,18 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
 }
 
 /// Fields in which two values differ, each as `field was A, is B`.
-pub(super) fn differences<T: Serialize>(then: &T, now: &T) -> Vec<String> {
+pub(crate) fn differences<T: Serialize>(then: &T, now: &T) -> Vec<String> {
+    unlike(then, now).iter().map(told).collect()
+}
+
+/// A field that differs as `field was A, is B`.
+pub(crate) fn told((field, then, now): &Difference) -> String {
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "not there".to_owned());
+    format!("{field} was {}, is {}", shown(then), shown(now))
+}
+
+/// Fields in which two values differ, with both values.
+pub(crate) fn unlike<T: Serialize>(then: &T, now: &T) -> Vec<Difference> {
     let leaves = |value: &T| {
         let mut leaves = BTreeMap::new();
         collect(String::new(), &serde_json::to_value(value).unwrap_or_default(), &mut leaves);
@@ -52,12 +64,10 @@ pub(super) fn differences<T: Serialize>(then: &T, now: &T) -> Vec<String> {
     let mut fields: Vec<&String> = then.keys().chain(now.keys()).collect();
     fields.sort_unstable();
     fields.dedup();
-    let shown = |value: Option<&String>| value.map_or("not there", String::as_str).to_owned();
     fields
         .into_iter()
-        .map(|field| (field, then.get(field), now.get(field)))
+        .map(|field| (field.clone(), then.get(field).cloned(), now.get(field).cloned()))
         .filter(|(_, then, now)| then != now)
-        .map(|(field, then, now)| format!("{field} was {}, is {}", shown(then), shown(now)))
         .collect()
 }
 

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read, Write as _};
 use std::path::{Component, Path, PathBuf};
 
-use super::{Message, Reader, SentFile, StreamError};
+use super::{Asked, Message, Reader, SentFile, StreamError};
+use crate::engine::Past;
 use crate::record::Run;
 use crate::store::{Store, StoreError};
 
@@ -22,16 +23,26 @@ pub enum Received {
     Run(Box<Run>),
 }
 
-/// Receives the next message; a run is received with all its files and stored in `store`.
+/// Receives the next message; a run is received with all its files and stored in `store`, if it was asked for and
+/// `past` lacks it.
 ///
 /// # Errors
 /// [`StreamError`]; an incomplete run is not stored.
-pub fn receive<R: Read>(reader: &mut Reader<R>, store: &mut Store) -> Result<Received, StreamError> {
+pub fn receive<R: Read>(
+    reader: &mut Reader<R>,
+    store: &mut Store,
+    asked: &Asked,
+    past: &Past,
+) -> Result<Received, StreamError> {
     let begin = reader.offset();
     let (run, files) = match reader.message()? {
         Message::Run { run, files } => (run, files),
         other => return Ok(Received::Message(other)),
     };
+    if !asked.lacks(&run.cell, run.position, past) {
+        let what = format!("a run that was not asked for, at position {}", run.position);
+        return Err(StreamError::Damaged { offset: begin, what });
+    }
     let folder = store.unfinished()?;
     let taken = take_files(reader, &files, &folder, begin).and_then(|()| Ok(store.keep(&run, &folder)?));
     if taken.is_err() {

@@ -29,6 +29,19 @@ fn run(index: usize) -> Run {
     }
 }
 
+/// A stream of these runs, without files.
+fn stream_of(runs: &[Run]) -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    let mut link = Link::new(Writer::begin(&mut bytes).unwrap(), place.path());
+    for run in runs {
+        let folder = link.folder().unwrap();
+        link.keep(run, &folder).unwrap();
+    }
+    drop(link);
+    bytes
+}
+
 /// Two runs with a file larger than a chunk and an empty file.
 fn stream() -> Vec<u8> {
     let place = tempfile::tempdir().unwrap();
@@ -51,10 +64,19 @@ fn take(bytes: &[u8], store: &mut Store) -> (usize, StreamError) {
         Ok(reader) => reader,
         Err(error) => return (0, error),
     };
+    let asked = Asked::of(store.plan(), store.seed());
+    let mut past = Past::new(store.runs(), &[]);
     let mut taken = 0;
     loop {
-        match receive(&mut reader, store) {
-            Ok(_) => taken += 1,
+        match receive(&mut reader, store, &asked, &past) {
+            Ok(received) => {
+                taken += 1;
+                match received {
+                    Received::Run(run) if run.failure.is_some() => past.fail(run.position),
+                    Received::Run(run) => past.runs.push(*run),
+                    Received::Message(_) => {}
+                }
+            }
             Err(error) => return (taken, error),
         }
     }
@@ -83,6 +105,41 @@ fn a_link_that_breaks_costs_the_run_in_progress_only() {
         assert_eq!(read.runs.len(), usize::from(part > 0.5));
         assert_eq!((taken, read.warnings.len()), (1 + read.runs.len(), 0));
     }
+}
+
+#[test]
+fn a_run_that_was_not_asked_for_is_refused_before_its_files_are_taken() {
+    let failed = |index| Run { failure: Some("gone".to_owned()), ..run(index) };
+    let later = |block| Run { cell: crate::Cell { block, ..run(0).cell }, ..run(0) };
+    let plan = Plan::read(TEXT, "small.toml").unwrap();
+    let beyond = Schedule::new(&plan, 5).block(2).remove(0).slots.remove(0);
+    let beyond = Run { cell: beyond.cell, position: beyond.position, ..run(0) };
+    for (name, runs, stored) in [
+        ("the same run again", vec![run(0), run(0)], (1, 0)),
+        ("a failed run after the complete one", vec![run(0), failed(0)], (1, 0)),
+        ("failed runs without end", vec![failed(1); 9], (0, 3)),
+        ("a complete run after the last attempt", vec![failed(1), failed(1), failed(1), run(1)], (0, 3)),
+        ("another position", vec![Run { position: 7, ..run(0) }], (0, 0)),
+        ("the position of another block", vec![later(1)], (0, 0)),
+        ("a block beyond the last one", vec![beyond], (0, 0)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (taken, end) = take(&stream_of(&runs), &mut store(folder.path()));
+        assert!(end.to_string().contains("a run that was not asked for"), "{name}: {end}");
+        let read = StudyFolder::open(folder.path()).unwrap();
+        assert_eq!((read.runs.len(), read.failed.len()), stored, "{name}");
+        assert_eq!((taken, read.warnings.len()), (stored.0 + stored.1, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_stop_rule_without_a_number_of_blocks_asks_for_blocks_after_the_repeats() {
+    let text = TEXT.replace("repeats = 2", "repeats = 2\nuntil = { budget = \"1h\" }");
+    let plan = Plan::read(&text, "small.toml").unwrap();
+    let asked = Asked::of(&plan, 5);
+    let slot = |block| Schedule::new(&plan, 5).block(block).remove(0).slots.remove(0);
+    assert!([0, 1, 2, 9_999].map(slot).iter().all(|slot| asked.has(&slot.cell, slot.position)));
+    assert!(!asked.has(&slot(10_000).cell, slot(10_000).position));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::engine::{Conclusion, Past, StudyProgress};
 use crate::plan::Plan;
 use crate::record::Run;
 use crate::store::{Store, StoreError};
-use crate::stream::{Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
+use crate::stream::{Asked, Message, Reader, Received, Request, STREAM_FORMAT, StreamError, receive};
 use live::pause;
 
 /// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
@@ -16,6 +16,8 @@ const FIRST_WORD: Duration = Duration::from_secs(300);
 /// The time limit of other messages. The other side sends a sign of life every 10 s of its clock, for which an emulated
 /// host needs more than 10 s of its emulator's time.
 const SILENCE: Duration = Duration::from_secs(120);
+/// The time limit of the answer to the request to stop: the other side undoes its changes and ends its guests.
+const LAST_WORD: Duration = Duration::from_secs(300);
 /// The most connections in a row without a run before the study is given up.
 const MOST_FRUITLESS: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -73,18 +75,25 @@ pub struct Settings<'a> {
 /// The times to wait for a message before the connection is closed, of the other side's ([`Connection::time`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the first message.
+    /// For the marker before the first message, whatever comes before it.
     pub first_word: Duration,
     /// For any other message.
     pub silence: Duration,
     /// For a message that reports progress.
     pub standstill: Duration,
+    /// For the end of the stream after the request to stop, whatever comes before it.
+    pub last_word: Duration,
 }
 
 impl Patience {
     /// The times for a study that works.
     pub fn of(plan: &Plan) -> Self {
-        Self { first_word: FIRST_WORD, silence: SILENCE, standstill: plan.longest_standstill() }
+        Self {
+            first_word: FIRST_WORD,
+            silence: SILENCE,
+            standstill: plan.longest_standstill(),
+            last_word: LAST_WORD,
+        }
     }
 }
 
@@ -101,6 +110,7 @@ pub fn coordinate(
     on_event: &mut dyn FnMut(Event<'_>),
 ) -> Coordinated {
     let mut past = Past::new(store.runs(), store.failed());
+    let asked = Asked::of(store.plan(), store.seed());
     let mut begun = false;
     let mut fruitless = 0;
     let mut rest = FIRST_PAUSE;
@@ -112,7 +122,8 @@ pub fn coordinate(
             seed: store.seed(),
             past: past.clone(),
         };
-        let mut session = Session { store, settings, begun, in_progress: None, brought: 0, past: &mut past };
+        let mut session =
+            Session { store, settings, begun, in_progress: None, brought: 0, asked: &asked, past: &mut past };
         let broke = match remote.connect(&request) {
             Ok(connection) => match session.follow(connection, stop, on_event) {
                 Ok(conclusion) => return Ok(conclusion),
@@ -166,6 +177,7 @@ struct Session<'a> {
     begun: bool,
     in_progress: Option<StudyProgress>,
     brought: u32,
+    asked: &'a Asked,
     past: &'a mut Past,
 }
 
@@ -176,17 +188,22 @@ impl Session<'_> {
         stop: &AtomicBool,
         on_event: &mut dyn FnMut(Event<'_>),
     ) -> Result<Conclusion, Broke> {
-        let patience = self.settings.patience;
-        let made = Instant::now();
         let mut watched = Watched {
             inner: Some(connection),
             stop,
-            asked: false,
-            made,
-            limit: patience.first_word,
+            patience: self.settings.patience,
+            made: Instant::now(),
+            greeted: false,
             heard: Duration::ZERO,
+            asked: None,
         };
         let followed = self.messages(&mut watched, on_event);
+        if followed.is_err() && watched.goes_on() {
+            let seconds = watched.patience.last_word.as_secs();
+            on_event(Event::Warning(format!(
+                "The target did not end within {seconds} s of the request to stop; its changes may not be undone"
+            )));
+        }
         let said = watched.inner.take().and_then(Connection::end);
         match followed {
             Ok(conclusion) => Ok(conclusion),
@@ -208,10 +225,10 @@ impl Session<'_> {
     ) -> Result<Conclusion, Ended> {
         let patience = self.settings.patience;
         let mut reader = Reader::begin(watched)?;
-        reader.get_mut().limit = patience.silence;
+        reader.get_mut().greeted = true;
         let mut moved = reader.get_mut().now();
         loop {
-            let received = receive(&mut reader, self.store)?;
+            let received = receive(&mut reader, self.store, self.asked, self.past)?;
             let now = reader.get_mut().now();
             match received {
                 Received::Message(Message::Alive) if now.saturating_sub(moved) > patience.standstill => {
@@ -245,6 +262,10 @@ impl Session<'_> {
                     }
                 }
                 Received::Message(Message::Progress(progress)) => {
+                    if !self.asked.has(&progress.cell, progress.position) {
+                        let what = "progress of a run that was not asked for".to_owned();
+                        return Err(StreamError::Damaged { offset: reader.offset(), what }.into());
+                    }
                     on_event(Event::Progress(&progress));
                     self.in_progress = Some(progress);
                 }
@@ -273,6 +294,10 @@ impl Session<'_> {
     /// for ever.
     fn blame(&mut self, why: &str) -> Result<(), StoreError> {
         let Some(progress) = self.in_progress.take() else { return Ok(()) };
+        // It may also be lost before the first run that is left, or with one that is not to be tried again.
+        if !self.asked.lacks(&progress.cell, progress.position, self.past) {
+            return Ok(());
+        }
         let attempt = self.past.tried(progress.position).ever;
         self.past.fail(progress.position);
         let run = Run {
@@ -302,12 +327,14 @@ impl From<StreamError> for Ended {
 struct Watched<'a> {
     inner: Option<Box<dyn Connection>>,
     stop: &'a AtomicBool,
-    asked: bool,
+    patience: Patience,
     made: Instant,
-    /// The longest time without data, of the other side's.
-    limit: Duration,
-    /// The time at which data came last.
+    /// The marker before the first message has come.
+    greeted: bool,
+    /// The other side's time at which data came last.
     heard: Duration,
+    /// The other side's time at which it was asked to stop.
+    asked: Option<Duration>,
 }
 
 impl Watched<'_> {
@@ -315,24 +342,42 @@ impl Watched<'_> {
     fn now(&self) -> Duration {
         self.inner.as_ref().and_then(|inner| inner.time()).unwrap_or_else(|| self.made.elapsed())
     }
+
+    /// The reason to wait no longer, also for data that come: there may be no end of them.
+    fn late(&self) -> Option<String> {
+        if !self.greeted && self.now() > self.patience.first_word {
+            return Some(format!("it did not begin within {} s", self.patience.first_word.as_secs()));
+        }
+        self.goes_on().then(|| format!("it did not end within {} s", self.patience.last_word.as_secs()))
+    }
+
+    /// Tests whether the other side goes on although its time to stop is over.
+    fn goes_on(&self) -> bool {
+        self.asked.is_some_and(|asked| self.now().saturating_sub(asked) > self.patience.last_word)
+    }
 }
 
 impl std::io::Read for Watched<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let timed_out = |why| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
         loop {
-            let Some(inner) = &mut self.inner else { return Ok(0) };
-            if !self.asked && self.stop.load(Ordering::Relaxed) {
-                self.asked = true;
-                inner.ask_to_stop();
+            if self.asked.is_none() && self.stop.load(Ordering::Relaxed) {
+                self.asked = Some(self.now());
+                if let Some(inner) = &mut self.inner {
+                    inner.ask_to_stop();
+                }
             }
+            if let Some(why) = self.late() {
+                return timed_out(why);
+            }
+            let Some(inner) = &mut self.inner else { return Ok(0) };
             let read = inner.read(bytes);
             let now = self.now();
             match read {
                 // Connections return now and then so that the flag is checked.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    if now.saturating_sub(self.heard) > self.limit {
-                        let why = format!("it was silent for {} s", self.limit.as_secs());
-                        return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+                    if self.greeted && now.saturating_sub(self.heard) > self.patience.silence {
+                        return timed_out(format!("it was silent for {} s", self.patience.silence.as_secs()));
                     }
                 }
                 other => {

@@ -30,6 +30,14 @@ enum Does {
     Silent,
     /// Sends signs of life only, without an end.
     Idle,
+    /// Sends progress of the same run, without an end.
+    Busy,
+    /// Sends greetings of a shell, without an end.
+    Greeting,
+    /// Sends progress of a run that the schedule does not have.
+    Elsewhere,
+    /// Sends failed runs of the first position, without an end.
+    Failing,
     /// Makes all runs, but gets on slowly: longer than any limit here, and by its own time not.
     Starved,
 }
@@ -101,6 +109,21 @@ fn whole(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
     Writer::begin(&mut bytes).unwrap().message(message).unwrap();
     bytes.split_off(begin.len())
+}
+
+/// The first messages of a stream that ends with these failed runs of the first position.
+fn failing(runs: usize) -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = Vec::new();
+    let mut link = Link::new(Writer::begin(&mut bytes).unwrap(), place.path());
+    let (version, fingerprint) = ("1".to_owned(), Box::default());
+    link.say(&Message::Hello { format: STREAM_FORMAT, version, fingerprint }).unwrap();
+    for _ in 0..runs {
+        let folder = link.folder().unwrap();
+        link.keep(&Run { failure: Some("gone".to_owned()), ..run(&slots()[0]) }, &folder).unwrap();
+    }
+    drop(link);
+    bytes
 }
 
 struct Canned(std::io::Cursor<Vec<u8>>);
@@ -180,12 +203,26 @@ impl Remote for Machine {
         let bytes = match self.script.pop_front() {
             Some(Does::Runs(runs)) => bytes(request, runs, Fingerprint::default()),
             Some(Does::OtherHost) => bytes(request, 1, other),
-            Some(does @ (Does::Silent | Does::Idle)) => {
+            Some(does @ (Does::Silent | Does::Idle | Does::Busy)) => {
                 let said = std::io::Cursor::new(bytes(request, 1, Fingerprint::default()));
-                let alive = whole(&Message::Alive);
-                let again = if matches!(does, Does::Idle) { alive } else { Vec::new() };
+                let again = match does {
+                    Does::Idle => whole(&Message::Alive),
+                    Does::Busy => whole(&Message::Progress(progress(&slots()[1]))),
+                    _ => Vec::new(),
+                };
                 return Ok(Box::new(Endless { said, again }));
             }
+            Some(Does::Greeting) => {
+                let said = std::io::Cursor::new(Vec::new());
+                return Ok(Box::new(Endless { said, again: b"Welcome\n".to_vec() }));
+            }
+            Some(Does::Elsewhere) => {
+                let slot = Slot { position: 99, ..slots().remove(0) };
+                let mut bytes = failing(0);
+                bytes.extend(whole(&Message::Progress(progress(&slot))));
+                bytes
+            }
+            Some(Does::Failing) => failing(99),
             Some(Does::Starved) => {
                 let said = std::io::Cursor::new(bytes(request, 99, Fingerprint::default()));
                 return Ok(Box::new(Starved { said, made: Instant::now() }));
@@ -199,13 +236,25 @@ impl Remote for Machine {
 }
 
 fn go(folder: &Path, script: &[Does]) -> (Coordinated, Machine, Vec<String>) {
+    go_until(folder, script, |_| false)
+}
+
+/// Follows the script until an event after which the user ends it.
+fn go_until(
+    folder: &Path,
+    script: &[Does],
+    is_last: impl Fn(&Event<'_>) -> bool,
+) -> (Coordinated, Machine, Vec<String>) {
     let mut store = Store::open(folder, &plan(), TEXT, "ssh://there", 5).unwrap();
     let mut machine = Machine { script: script.iter().copied().collect(), asked: Vec::new() };
     let mut warnings = Vec::new();
-    let patience = Patience { first_word: SOON, silence: SOON, standstill: 3 * SOON };
+    let patience = Patience { first_word: SOON, silence: SOON, standstill: 3 * SOON, last_word: 2 * SOON };
     let settings = Settings { study: "test", emulated: None, allow_unlike: false, patience };
     let stop = AtomicBool::new(false);
     let coordinated = coordinate(&mut store, &mut machine, settings, &stop, &mut |event| {
+        if is_last(&event) {
+            stop.store(true, Ordering::Relaxed);
+        }
         if let Event::Warning(text) = event {
             warnings.push(text);
         }
@@ -270,4 +319,33 @@ fn what_is_said_instead_of_a_stream_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let (_, _, warnings) = go(folder.path(), &[Does::Nothing]);
     assert!(warnings[0].contains("killed"), "{warnings:?}");
+}
+
+#[test]
+fn a_machine_that_goes_on_after_the_request_to_stop_is_left_and_that_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_kept = |event: &Event<'_>| matches!(event, Event::Kept(_));
+    let (ended, machine, warnings) = go_until(folder.path(), &[Does::Busy, Does::Runs(99)], is_kept);
+    assert_eq!((ended.unwrap().enough, machine.asked.len()), (None, 1));
+    assert!(warnings[0].contains("did not end within 0 s of the request to stop"), "{warnings:?}");
+    assert_eq!(StudyFolder::open(folder.path()).unwrap().runs.len(), 1);
+}
+
+#[test]
+fn greetings_without_an_end_are_not_listened_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, machine, warnings) = go(folder.path(), &[Does::Greeting]);
+    assert_eq!(machine.asked.len(), 2);
+    assert!(warnings[0].contains("it did not begin within 0 s"), "{warnings:?}");
+}
+
+#[test]
+fn runs_and_progress_that_were_not_asked_for_break_the_link_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, machine, warnings) = go(folder.path(), &[Does::Failing, Does::Elsewhere]);
+    assert!(warnings[0].contains("a run that was not asked for, at position 0"), "{warnings:?}");
+    assert!(warnings[1].contains("progress of a run that was not asked for"), "{warnings:?}");
+    assert_eq!(machine.asked[2].past.tried(0).now, 3);
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!((read.runs.len(), read.failed.len()), (0, 3));
 }

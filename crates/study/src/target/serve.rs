@@ -1,23 +1,19 @@
 //! The side with the guests: receives a request, makes the runs, and sends them.
 
-use std::fs::File;
-use std::io::{Read, Seek as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+mod alone;
+
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use alone::{Alone, PATIENCE};
 
 use crate::engine::{Rig, carry_out};
 use crate::stream::{Link, Message, Reader, Request, STREAM_FORMAT, StreamError, Writer};
 
-/// The time limit for an earlier server to end its guests.
-const PATIENCE: Duration = Duration::from_secs(120);
-const PAUSE: Duration = Duration::from_millis(100);
 /// The interval of signs of life while there is nothing else to send.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
@@ -43,6 +39,14 @@ pub enum ServeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The directory of the locks cannot be used.
+    #[error(transparent)]
+    Place(#[from] files::Error),
+    /// There is no directory for the locks.
+    #[error(
+        "Could not find this user's cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path"
+    )]
+    NoPlace,
     /// The same study is still running for an earlier connection.
     #[error("The same study is still running here for an earlier connection, which did not end within {} s", PATIENCE.as_secs())]
     Busy,
@@ -97,57 +101,4 @@ fn heard<T>(alive: impl Fn() -> Result<(), StreamError> + Send, act: impl FnOnce
         });
         act()
     })
-}
-
-/// Held while a study is served: the server that an earlier connection left behind is ended first.
-struct Alone {
-    _file: File,
-}
-
-impl Alone {
-    fn take(study: &str, stop: &AtomicBool) -> Result<Self, ServeError> {
-        let plain: String = study.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
-        let path = std::env::temp_dir().join(format!("exitless-study-{plain}.lock"));
-        let failed = |source| ServeError::File { path: path.clone(), source };
-        let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        // A link with that name, in a folder where everyone may write, could lead anywhere.
-        let options = options.custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0));
-        let mut file = options.open(&path).map_err(failed)?;
-        let began = Instant::now();
-        let mut asked = false;
-        while let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            if errno != rustix::io::Errno::AGAIN {
-                return Err(failed(errno.into()));
-            }
-            if !asked {
-                asked = true;
-                end_holder(&mut file);
-            }
-            if began.elapsed() > PATIENCE || stop.load(Ordering::Relaxed) {
-                return Err(ServeError::Busy);
-            }
-            std::thread::sleep(PAUSE);
-        }
-        let noted = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| write!(file, "{}", std::process::id()));
-        noted.map_err(failed)?;
-        Ok(Self { _file: file })
-    }
-}
-
-/// The lock is held, so the process whose ID is in the file is alive and serves the same study.
-fn end_holder(file: &mut File) {
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(16).read_to_string(&mut text));
-    let pid = read.ok().and_then(|_| text.trim().parse().ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        tracing::info!(
-            "ending process {}, which serves the same study for an earlier connection",
-            pid.as_raw_nonzero()
-        );
-        let _ = kill_process(pid, Signal::TERM);
-    }
 }

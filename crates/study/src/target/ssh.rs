@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
+use programs::Error;
 use sha2::{Digest as _, Sha256};
 
 use super::{Chunks, Connection, Remote, RemoteError};
@@ -18,6 +20,15 @@ const SSH_FAILED: i32 = 255;
 const NOT_THERE: i32 = 3;
 /// The bytes of the remote standard error that are kept for messages.
 const LAST_WORDS: usize = 4096;
+/// The time within which standard error ends with ssh. A master connection that ssh left in the background holds it
+/// (ssh_config(5), ControlPersist).
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+/// The time limit of a command that only looks, with the connection and the login.
+const LOOK: Duration = Duration::from_secs(120);
+/// The time limit of the copy of this binary: 20 MB over a slow line.
+const COPY: Duration = Duration::from_secs(600);
+/// The most bytes that a login shell prints on standard output.
+const MOST_PRINTED: usize = 64 << 10;
 
 /// A machine by its name.
 #[derive(Debug)]
@@ -26,6 +37,8 @@ pub struct Ssh {
     port: Option<u16>,
     /// A configuration file of ssh to use instead of the user's.
     config: Option<PathBuf>,
+    /// The program of ssh.
+    client: PathBuf,
     /// The arguments with which the program serves.
     serve: Vec<String>,
     /// The path of the binary on the machine, once known.
@@ -35,11 +48,12 @@ pub struct Ssh {
 impl Ssh {
     /// The machine at `destination` (`[user@]host`), where the binary is started with the arguments `serve`.
     pub fn new(destination: &str, port: Option<u16>, config: Option<PathBuf>, serve: Vec<String>) -> Self {
-        Self { destination: destination.to_owned(), port, config, serve, program: None }
+        let destination = destination.to_owned();
+        Self { destination, port, config, client: PathBuf::from("ssh"), serve, program: None }
     }
 
     fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("ssh");
+        let mut command = Command::new(&self.client);
         if let Some(config) = &self.config {
             command.arg("-F").arg(config);
         }
@@ -64,13 +78,9 @@ impl Ssh {
         let own = own_program()?;
         let folder = "\"${XDG_CACHE_HOME:-$HOME/.cache}/exitless\"";
         let program = format!("{folder}/exitless-{:.16}", hex(&Sha256::digest(&own)));
-        let there = self.finish(self.command(&format!("test -x {program} || exit {NOT_THERE}")), None)?;
+        let there = self.finish(&format!("test -x {program} || exit {NOT_THERE}"), &[], LOOK)?;
         if there == NOT_THERE {
-            let copy = format!(
-                "umask 077 && mkdir -p {folder} && cat >{program}.$$ && chmod 700 {program}.$$ && \
-                 mv {program}.$$ {program}"
-            );
-            let status = self.finish(self.command(&copy), Some(&own))?;
+            let status = self.finish(&copying(folder, &program, own.len()), &own, COPY)?;
             if status != 0 {
                 let why = format!("Could not copy exitless to {}: status {status}", self.destination);
                 return Err(RemoteError::Hopeless(why));
@@ -80,49 +90,59 @@ impl Ssh {
         Ok(program)
     }
 
-    /// Runs a command to its end; returns the remote status.
-    fn finish(&self, mut command: Command, input: Option<&[u8]>) -> Result<i32, RemoteError> {
-        let piped = if input.is_some() { Stdio::piped() } else { Stdio::null() };
-        let child = command.stdin(piped).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut child = child.map_err(not_started)?;
-        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            // If it cannot read all of it, its status shows the failure.
-            let _ = stdin.write_all(input);
-        }
-        let output = child.wait_with_output().map_err(not_started)?;
-        match output.status.code() {
+    /// Runs a script with this input to its end; returns the remote status.
+    fn finish(&self, script: &str, input: &[u8], limit: Duration) -> Result<i32, RemoteError> {
+        let unreachable = |why: &str| {
+            RemoteError::Unreachable(format!("{} cannot be reached: {}", self.destination, why.trim()))
+        };
+        let answer = programs::answer_to(input, &mut self.command(script), limit, MOST_PRINTED);
+        let answer = answer.map_err(|error| match error {
+            Error::Start(error) => not_started(error),
+            error => unreachable(&error.to_string()),
+        })?;
+        match answer.status.code() {
             Some(SSH_FAILED) | None => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err(RemoteError::Unreachable(format!(
-                    "{} cannot be reached: {}",
-                    self.destination,
-                    said.trim()
-                )))
+                let from = answer.stderr.len().saturating_sub(LAST_WORDS);
+                Err(unreachable(&String::from_utf8_lossy(&answer.stderr[from..])))
             }
             Some(status) => Ok(status),
         }
     }
 }
 
+/// The script that writes its input, of so many bytes, to `program`.
+fn copying(folder: &str, program: &str, length: usize) -> String {
+    // The input of a connection that broke off ends as if it were whole.
+    format!(
+        "umask 077 && mkdir -p {folder} && cat >{program}.$$ && [ $(wc -c <{program}.$$) -eq {length} ] && \
+         chmod 700 {program}.$$ && mv {program}.$$ {program} || {{ rm -f {program}.$$; exit 1; }}"
+    )
+}
+
 impl Remote for Ssh {
     fn connect(&mut self, request: &Request) -> Result<Box<dyn Connection>, RemoteError> {
         let program = self.program()?;
         let script = format!("exec {program} {}", self.serve.join(" "));
+        let mut sent = Vec::new();
+        let written = Writer::begin(&mut sent).and_then(|mut writer| writer.message(request));
+        written.map_err(|error| RemoteError::Hopeless(format!("Could not write the request: {error}")))?;
         let mut command = self.command(&script);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(not_started)?;
-        let broken = || RemoteError::Unreachable("ssh has no standard input".to_owned());
-        let mut stdin = child.stdin.take().ok_or_else(broken)?;
-        let sent = Writer::begin(&mut stdin).and_then(|mut writer| writer.message(request));
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let said = stderr.map(|stderr| thread::spawn(move || last_words(stderr)));
-        if sent.is_err() {
-            let _ = child.wait();
-            let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
-            return Err(RemoteError::Unreachable(format!("{} does not listen: {said}", self.destination)));
+        let (stop, stopped) = mpsc::channel::<()>();
+        if let Some(mut stdin) = child.stdin.take() {
+            // A machine that reads nothing is given up when it says nothing. If it reads no more, its stream ends.
+            thread::spawn(move || {
+                if stdin.write_all(&sent).is_ok() {
+                    drop(sent);
+                    // The other side stops when its input ends.
+                    let _ = stopped.recv();
+                }
+            });
         }
+        let said = child.stderr.take().map(LastWords::of);
         let (sender, chunks) = mpsc::sync_channel(16);
-        if let Some(mut stdout) = stdout {
+        if let Some(mut stdout) = child.stdout.take() {
             thread::spawn(move || {
                 let mut bytes = vec![0; 64 << 10];
                 while let Ok(read @ 1..) = stdout.read(&mut bytes) {
@@ -132,16 +152,16 @@ impl Remote for Ssh {
                 }
             });
         }
-        Ok(Box::new(SshConnection { child, stdin: Some(stdin), chunks: Chunks::new(chunks), said }))
+        Ok(Box::new(SshConnection { child, open: Some(stop), chunks: Chunks::new(chunks), said }))
     }
 }
 
 struct SshConnection {
     child: Child,
-    /// The other side stops when this is closed.
-    stdin: Option<ChildStdin>,
+    /// The other side's input is closed after the request when this is dropped.
+    open: Option<mpsc::Sender<()>>,
     chunks: Chunks,
-    said: Option<thread::JoinHandle<String>>,
+    said: Option<LastWords>,
 }
 
 impl Read for SshConnection {
@@ -152,14 +172,14 @@ impl Read for SshConnection {
 
 impl Connection for SshConnection {
     fn ask_to_stop(&mut self) {
-        self.stdin = None;
+        self.open = None;
     }
 
     fn end(mut self: Box<Self>) -> Option<String> {
-        self.stdin = None;
+        self.open = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.said.take().and_then(|said| said.join().ok())
+        self.said.take().map(LastWords::taken)
     }
 }
 
@@ -170,17 +190,37 @@ impl Drop for SshConnection {
     }
 }
 
-/// The end of the output: the log of a long study is not kept.
-fn last_words(mut stderr: impl Read) -> String {
-    let mut kept = Vec::new();
-    let mut bytes = [0; 1024];
-    while let Ok(read @ 1..) = stderr.read(&mut bytes) {
-        kept.extend_from_slice(&bytes[..read]);
-        if kept.len() > 2 * LAST_WORDS {
-            kept.drain(..kept.len() - LAST_WORDS);
-        }
+/// The end of an output that another thread reads: the log of a long study is not kept.
+struct LastWords {
+    kept: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected at the end of the output.
+    over: mpsc::Receiver<()>,
+}
+
+impl LastWords {
+    fn of(mut output: impl Read + Send + 'static) -> Self {
+        let (reads, over) = mpsc::channel::<()>();
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let words = Arc::clone(&kept);
+        thread::spawn(move || {
+            let _reads = reads;
+            let mut bytes = [0; 1024];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+                words.extend_from_slice(&bytes[..read]);
+                let surplus = words.len().saturating_sub(LAST_WORDS);
+                words.drain(..surplus);
+            }
+        });
+        Self { kept, over }
     }
-    String::from_utf8_lossy(&kept).into_owned()
+
+    /// The end of what was printed, also if the output is still held open.
+    fn taken(self) -> String {
+        let _ = self.over.recv_timeout(LAST_WORDS_WITHIN);
+        let words = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&words).into_owned()
+    }
 }
 
 fn own_program() -> Result<Vec<u8>, RemoteError> {
@@ -203,3 +243,7 @@ fn not_started(error: io::Error) -> RemoteError {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+#[path = "ssh_tests.rs"]
+mod tests;

@@ -37,7 +37,8 @@ pub(crate) struct Arguments {
     /// Make only this study of a suite; may be repeated.
     #[arg(long, value_name = "STUDY")]
     only: Vec<String>,
-    /// Continue although the host is not the one on which the study was started; the result says so.
+    /// Continue although the host, or the version of exitless, is not that with which the study was started; the
+    /// result says so.
     #[arg(long)]
     allow_unlike: bool,
     /// A configuration file for ssh to use instead of the user's.

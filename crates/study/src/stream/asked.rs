@@ -1,0 +1,44 @@
+//! The runs that a study asks for.
+
+use crate::engine::Past;
+use crate::plan::Plan;
+use crate::record::Cell;
+use crate::schedule::Schedule;
+
+/// The most blocks of a plan whose stop rule names no number: as many as a plan can name.
+const MOST_BLOCKS: u32 = 10_000;
+
+/// The runs that a study asks the other side for. That side may be anybody's, and everything that is accepted takes
+/// memory and space on the disk here.
+#[derive(Debug)]
+pub struct Asked {
+    schedule: Schedule,
+    blocks: u32,
+    attempts: u32,
+}
+
+impl Asked {
+    /// The runs of a plan with a seed.
+    pub fn of(plan: &Plan, seed: u64) -> Self {
+        let order = &plan.order;
+        let most = order.until.as_ref().map(|until| until.blocks.unwrap_or(MOST_BLOCKS));
+        Self {
+            schedule: Schedule::new(plan, seed),
+            blocks: most.unwrap_or(order.repeats).max(order.repeats),
+            attempts: order.attempts,
+        }
+    }
+
+    /// Tests whether the schedule has this cell at this position.
+    pub fn has(&self, cell: &Cell, position: u32) -> bool {
+        let slots = || self.schedule.block(cell.block).into_iter().flat_map(|arm| arm.slots);
+        cell.block < self.blocks && slots().any(|slot| slot.position == position && slot.cell == *cell)
+    }
+
+    /// Tests whether a run of this cell at this position is still to be made after the runs of `past`.
+    pub fn lacks(&self, cell: &Cell, position: u32, past: &Past) -> bool {
+        self.has(cell, position)
+            && past.tried(position).now < self.attempts
+            && !past.runs.iter().any(|run| run.cell == *cell)
+    }
+}
