@@ -10,6 +10,7 @@ use host::vms::{Vm, Vms};
 use iocm::control::client::{Client, ClientError};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,8 @@ pub struct Workers {
     at: BTreeMap<WorkerCore, Vec<String>>,
     /// Workers by core that poll adaptively or always; not those that are set to sleep always.
     polled: BTreeMap<WorkerCore, bool>,
+    /// The workers that poll always because the monitor set them to.
+    set_to_poll: BTreeSet<String>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
     discovered: Option<Instant>,
     vms: Vec<Vm>,
@@ -62,6 +65,7 @@ impl Workers {
             next_number: 0,
             at: BTreeMap::new(),
             polled: BTreeMap::new(),
+            set_to_poll: BTreeSet::new(),
             front_ends: BTreeMap::new(),
             discovered: None,
             vms: Vec::new(),
@@ -81,6 +85,9 @@ impl Workers {
     fn lose(&mut self, error: ClientError) -> Trouble {
         (self.client, self.before) = (None, None);
         self.at.clear();
+        if is_gone(&error) {
+            self.set_to_poll.clear();
+        }
         error.into()
     }
 
@@ -171,6 +178,7 @@ impl Actuator for Workers {
         let threads: Vec<ThreadId> = self.front_ends.values().flatten().copied().collect();
         let used = self.meter.read(&self.root, threads, seconds);
 
+        self.forget_changed(&now);
         self.at.clear();
         self.polled.clear();
         let mut workers = Vec::new();
@@ -297,7 +305,8 @@ impl Actuator for Workers {
                 let set =
                     self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), value));
                 match set {
-                    Ok(()) => {}
+                    Ok(()) if polls => drop(self.set_to_poll.insert(worker)),
+                    Ok(()) => drop(self.set_to_poll.remove(&worker)),
                     Err(ClientError::Refused(error)) => left_out.push(error.to_string()),
                     Err(error) => return Err(self.lose(error)),
                 }
@@ -306,9 +315,34 @@ impl Actuator for Workers {
         Ok(left_out)
     }
 
-    /// Workers stay as they are: the daemon needs some.
+    /// Workers and their queues stay as they are: the daemon needs some. Those that the monitor set to poll always wait
+    /// adaptively again: nobody is left who would stop them when their load ends.
     fn give_back(&mut self) -> Vec<String> {
-        Vec::new()
+        if self.set_to_poll.is_empty() {
+            return Vec::new();
+        }
+        let mut left_out = Vec::new();
+        match self.client().and_then(|client| client.get("")) {
+            Ok(now) => self.forget_changed(&now),
+            Err(error) if is_gone(&error) => return left_out,
+            Err(error) => return vec![self.still_polls(&error)],
+        }
+        while let Some(worker) = self.set_to_poll.pop_first() {
+            let set =
+                self.client().and_then(|client| client.set(&format!("{worker}/pace/polling"), "adaptive"));
+            match set {
+                Ok(()) => {}
+                Err(ClientError::Refused(error)) => {
+                    left_out.push(format!("{worker} still polls always: {error}"))
+                }
+                Err(error) => {
+                    self.set_to_poll.insert(worker);
+                    left_out.push(self.still_polls(&error));
+                    break;
+                }
+            }
+        }
+        left_out
     }
 
     fn name_of(&self, queue: u32) -> String {
@@ -318,6 +352,17 @@ impl Actuator for Workers {
 }
 
 impl Workers {
+    /// Forgets that workers were set to poll always if they are gone or somebody has set them otherwise since.
+    fn forget_changed(&mut self, now: &Json) {
+        self.set_to_poll
+            .retain(|worker| now["workers"][worker]["pace"]["polling"].as_str() == Some("always"));
+    }
+
+    fn still_polls(&self, error: &ClientError) -> String {
+        let workers: Vec<&str> = self.set_to_poll.iter().map(String::as_str).collect();
+        format!("{} may still poll always: {error}", workers.join(", "))
+    }
+
     /// Carries one action out, or moves that all have the same end.
     fn together(&mut self, actions: &[Action]) -> Result<(), ClientError> {
         let Some(&first) = actions.first() else { return Ok(()) };
@@ -348,6 +393,21 @@ impl Workers {
         }
         Ok(())
     }
+}
+
+/// Tests whether the daemon ended, and its workers with it. One that is only late has them still.
+fn is_gone(error: &ClientError) -> bool {
+    let (ClientError::Unreachable { source, .. } | ClientError::NoAnswer { source, .. }) = error else {
+        return false;
+    };
+    matches!(
+        source.kind(),
+        ErrorKind::NotFound
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+    )
 }
 
 /// The number in `w.12`.

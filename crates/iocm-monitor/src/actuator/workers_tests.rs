@@ -111,3 +111,68 @@ fn no_worker_is_removed_for_one_that_was_not_made() {
     drop(workers);
     assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["get", "create"]);
 }
+
+/// A daemon with these workers, which poll as set, and refuses to set `w.2` to anything but always. It tells what was set.
+fn polling_daemon(root: &Path, polling: &[(&str, &str)]) -> (Workers, std::sync::mpsc::Receiver<String>) {
+    let (told, set) = std::sync::mpsc::channel();
+    let core = |name: &str| number_in(name).unwrap().to_string();
+    let mut tree: BTreeMap<String, Json> = polling
+        .iter()
+        .map(|(name, polling)| {
+            ((*name).to_owned(), json!({ "cpu": core(name), "pace": { "polling": polling } }))
+        })
+        .collect();
+    let workers = workers(root, move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        while let Some(Ok(line)) = lines.next() {
+            let request: Json = serde_json::from_str(&line).unwrap();
+            let (path, value) = (request["path"].as_str().unwrap(), request["value"].as_str());
+            let mut answer = json!({ "ok": true, "value": { "workers": tree, "queues": {} } });
+            if let Some(value) = value {
+                let name = path.strip_suffix("/pace/polling").unwrap();
+                if name == "w.2" && value != "always" {
+                    answer = json!({ "ok": false, "error": { "errno": "EBUSY", "message": "not now" } });
+                } else {
+                    tree.get_mut(name).unwrap()["pace"]["polling"] = value.into();
+                    told.send(format!("{name} {value}")).unwrap();
+                }
+            }
+            writeln!(&stream, "{answer}").unwrap();
+        }
+    });
+    (workers, set)
+}
+
+#[test]
+fn workers_that_the_monitor_set_to_poll_wait_again_at_its_end_and_others_stay() {
+    let host = host();
+    let given = [("w.0", "adaptive"), ("w.1", "adaptive"), ("w.2", "adaptive"), ("w.3", "always")];
+    let (mut workers, set) = polling_daemon(host.path(), &given);
+    workers.look().unwrap();
+    let wanted = (0..4).map(|core| (Some(core), true)).collect();
+    assert_eq!(workers.poll(&wanted).unwrap(), [""; 0]);
+    assert_eq!(set.try_iter().collect::<Vec<_>>(), ["w.0 always", "w.1 always", "w.2 always"]);
+    // Somebody else sets one. The daemon here has one connection after the other.
+    workers.client = None;
+    let mut client = Client::connect_within(&host.path().join("control"), PATIENCE).unwrap();
+    client.set("w.1/pace/polling", "never").unwrap();
+    drop(client);
+    assert_eq!(workers.give_back(), ["w.2 still polls always: not now"]);
+    assert_eq!(set.try_iter().collect::<Vec<_>>(), ["w.1 never", "w.0 adaptive"]);
+    assert_eq!(workers.give_back(), [""; 0]);
+}
+
+#[test]
+fn workers_that_the_monitor_stopped_from_polling_are_not_set_again_and_a_daemon_that_ended_needs_nothing() {
+    let host = host();
+    let (mut workers, set) = polling_daemon(host.path(), &[("w.0", "adaptive"), ("w.1", "adaptive")]);
+    workers.look().unwrap();
+    workers.poll(&[(Some(0), true), (Some(1), true)].into()).unwrap();
+    workers.look().unwrap();
+    workers.poll(&[(Some(0), false)].into()).unwrap();
+    assert_eq!(workers.set_to_poll, ["w.1".to_owned()].into());
+    assert_eq!(set.try_iter().count(), 3);
+    workers.client = None;
+    std::fs::remove_file(host.path().join("control")).unwrap();
+    assert_eq!(workers.give_back(), [""; 0]);
+}
