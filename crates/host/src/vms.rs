@@ -59,7 +59,7 @@ pub struct Vm {
     pub management: Management,
     /// The process's own name (`comm`, at most 15 characters).
     pub command: String,
-    /// Its name for the user, from the command line; else `command`.
+    /// Its name for the user, from the command line, of which 256 characters are taken; else `command`.
     pub name: String,
     /// The command line, without text that the process may have written over it.
     pub arguments: Vec<String>,
@@ -179,24 +179,26 @@ impl Vms {
     }
 }
 
-/// The name of the VM of process `pid`, from its command line, without a check that it has one.
+/// The name of the VM of process `pid`, from its command line, without a check that it has one. 256 characters are taken.
 #[must_use]
 pub fn name_of(root: &Path, pid: i32) -> Option<String> {
-    named(&Process::new(&Root::directory(root), pid))?.2
+    named(&Process::new(&Root::directory(root), pid))?.2.map(|name| name::shortened(&name).to_owned())
 }
 
 /// The name of the VM of process `pid` and its names in the program that made it, from what the process shows, without a
-/// check that it has a VM. `None` if there is no such process, it is ending, or it is a thread of the kernel.
+/// check that it has a VM. `None` if there is no such process, it is ending, or it is a thread of the kernel. 256 characters of
+/// the VM's name are taken.
 #[must_use]
 pub fn names_of(root: &Path, pid: i32) -> Option<(Option<String>, Management)> {
     let root = &Root::directory(root);
     let process = Process::new(root, pid);
     let (vmm, arguments, name) = named(&process)?;
     let management = Management::of(vmm, name.as_deref(), &arguments, &process.control_groups());
-    Some((name, management))
+    Some((name.map(|name| name::shortened(&name).to_owned()), management))
 }
 
-/// The VMM of a process, its arguments, and the name of the VM in them. `None` as for [`names_of`].
+/// The VMM of a process, its arguments, and the whole name of the VM in them, from which names in Kubernetes are taken, which
+/// may be longer. `None` as for [`names_of`].
 fn named(process: &Process) -> Option<(Vmm, Vec<String>, Option<String>)> {
     let (arguments, executable) = (process.arguments(), process.executable());
     // The kernel's threads have no memory. That of a process which is ending goes first, and its descriptors last.
@@ -247,7 +249,7 @@ impl Vm {
         Some(Self {
             pid: process.pid,
             management: Management::of(vmm, name.as_deref(), &arguments, &process.control_groups()),
-            name: name.unwrap_or_else(|| command.clone()),
+            name: name::shortened(name.as_deref().unwrap_or(&command)).to_owned(),
             started: boot.map(|boot| boot + start_ticks / process::TICKS_PER_SECOND),
             vcpus: vcpu::joined(&descriptors, &named, &directories),
             vhost: thread::vhost(&named, kernel_workers, &threads),

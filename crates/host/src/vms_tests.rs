@@ -238,6 +238,35 @@ fn vms_are_chosen_by_name_or_process() {
 }
 
 #[test]
+fn names_are_cut_however_long_a_command_line_is() {
+    let host = Host::new();
+    let long = "x".repeat(1 << 19);
+    qemu(&host, 4000, &long);
+    let vm = host.only();
+    assert_eq!(vm.name, "x".repeat(256));
+    assert_eq!(name_of(host.0.path(), 4000).as_ref(), Some(&vm.name));
+    assert_eq!(names_of(host.0.path(), 4000).unwrap().0.as_ref(), Some(&vm.name));
+    assert_eq!(
+        host.discover().select(std::slice::from_ref(&long)).unwrap().len(),
+        1,
+        "by the whole name too"
+    );
+    let texts = |vm: &Vm| serde_json::to_string(&vm.management).unwrap();
+    assert!(texts(&vm).len() < 512, "{}", texts(&vm));
+
+    // Kubernetes has longer names, of two parts, which are not cut.
+    let (space, pod) = ("s".repeat(63), [&"p".repeat(63)[..]; 3].join(".") + ".pppp");
+    let arguments = ["qemu-kvm", "-name", &format!("{space}_{pod}"), "-smbios"];
+    let smbios = [format!("type=1,manufacturer=KubeVirt,serial={long}")];
+    let arguments: Vec<&str> = arguments.into_iter().chain(smbios.iter().map(String::as_str)).collect();
+    host.write("proc/4000/cmdline", &arguments.iter().map(|one| format!("{one}\0")).collect::<String>());
+    let vm = host.only();
+    assert_eq!(vm.name.len(), 256);
+    assert_eq!(vm.management.namespaced, Some((space, pod)));
+    assert!(texts(&vm).len() < 1024, "{}", texts(&vm));
+}
+
+#[test]
 fn a_root_without_processes_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     assert!(matches!(Vms::discover(root.path()), Err(Error::Read { .. })));

@@ -43,7 +43,16 @@ impl Vmm {
     }
 }
 
-/// The name in the command line.
+/// The longest name of a VM, in characters: a command line has up to 1 MiB, and what is written of VMs has a place for each
+/// name. Those that managers give are shorter.
+const LONGEST: usize = 256;
+
+/// A name's first [`LONGEST`] characters.
+pub(super) fn shortened(name: &str) -> &str {
+    name.char_indices().nth(LONGEST).map_or(name, |(end, _)| &name[..end])
+}
+
+/// The name in the command line, however long it is; [`shortened`] is for those who do not take it apart.
 pub(super) fn of(vmm: Vmm, arguments: &[String]) -> Option<String> {
     let name = match vmm {
         Vmm::Qemu => {
@@ -99,6 +108,15 @@ mod tests {
         ];
         for (vmm, line, expected) in table {
             assert_eq!(name(vmm, line).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_cut_between_characters() {
+        for text in ["", "web", &"x".repeat(LONGEST), &"é".repeat(LONGEST)] {
+            assert_eq!(shortened(text), text);
+            let longer = format!("{}é", text.repeat(LONGEST));
+            assert_eq!(shortened(&longer), longer.chars().take(LONGEST).collect::<String>());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Selects VMs by process or name.
 
-use super::{Management, Vm, Vms};
+use super::{Management, Vm, Vms, name};
 
 /// No VM has the requested name or process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ impl By {
                 return by_number;
             }
         }
-        (name == Some(wanted) || management.is_called(wanted)).then_some(Self::Name)
+        (name == Some(name::shortened(wanted)) || management.is_called(wanted)).then_some(Self::Name)
     }
 }
 
