@@ -25,9 +25,10 @@ struct Counters {
 }
 
 impl Highest {
-    /// Raises counters of `vms` to what they were, where they went back. VMs that are not among them are forgotten.
-    pub fn raise(&mut self, vms: &mut BTreeMap<VmIdentity, VmHost>) {
-        self.vms.retain(|vm, _| vms.contains_key(vm));
+    /// Raises counters of `vms` to what they were, where they went back. VMs that are not among `running` by process are
+    /// forgotten; some of these may not be among `vms`, because they could not be looked at.
+    pub fn raise(&mut self, vms: &mut BTreeMap<VmIdentity, VmHost>, running: &BTreeMap<u32, VmIdentity>) {
+        self.vms.retain(|vm, _| running.get(&vm.process) == Some(vm));
         for (vm, facts) in vms {
             let highest = self.vms.entry(vm.clone()).or_default();
             raise(&mut facts.ran_ns, &mut highest.ran_ns);
@@ -73,7 +74,8 @@ mod tests {
 
     /// What is told of the VM: its times, and its polls that were successful and that failed.
     fn told(highest: &mut Highest, mut vms: BTreeMap<VmIdentity, VmHost>) -> (u64, u64, Option<[u64; 2]>) {
-        highest.raise(&mut vms);
+        let running = vms.keys().map(|vm| (vm.process, vm.clone())).collect();
+        highest.raise(&mut vms, &running);
         let facts = vms.into_values().next().unwrap();
         let polling = facts.halt_polling.map(|of| [of.successful, of.attempted - of.successful]);
         (facts.ran_ns, facts.waited_ns, polling)
@@ -87,6 +89,16 @@ mod tests {
         assert_eq!(told(&mut highest, one(1, 60, Some([100, 91]))), (100, 50, Some([91, 10])));
         assert_eq!(told(&mut highest, one(1, 70, None)), (100, 50, None));
         assert_eq!(told(&mut highest, one(1, 120, Some([102, 91]))), (120, 60, Some([91, 11])));
+    }
+
+    #[test]
+    fn a_vm_that_could_not_be_looked_at_for_a_while_does_not_go_back() {
+        let mut highest = Highest::default();
+        let vms = one(1, 100, None);
+        let running = vms.keys().map(|vm| (vm.process, vm.clone())).collect();
+        highest.raise(&mut vms.clone(), &running);
+        highest.raise(&mut BTreeMap::new(), &running);
+        assert_eq!(told(&mut highest, one(1, 60, None)).0, 100);
     }
 
     #[test]

@@ -17,11 +17,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// The VMs by process, with their first names. VMs that are not among `running` are forgotten. Further names may come
-    /// later than the VM: they stay as they were when there were any.
+    /// The VMs by process, with their first names. VMs that are not among `running` are forgotten, except where `may_run`
+    /// says of their process that it could not be looked at: a VM that is forgotten counts from 0 when it is seen again.
+    /// Further names may come later than the VM: they stay as they were when there were any.
     pub fn keep(
         &mut self,
         running: impl IntoIterator<Item = (VmIdentity, Names)>,
+        may_run: impl Fn(u32) -> bool,
     ) -> &BTreeMap<u32, (VmIdentity, Names)> {
         let mut before = std::mem::take(&mut self.vms);
         for (now, names) in running {
@@ -29,6 +31,7 @@ impl Named {
             let (first, had) = first.unwrap_or((now, Vec::new()));
             self.vms.insert(first.process, (first, if had.is_empty() { names } else { had }));
         }
+        self.vms.extend(before.into_iter().filter(|(process, _)| may_run(*process)));
         &self.vms
     }
 }
@@ -42,7 +45,7 @@ mod tests {
         let mut named = Named::default();
         let uuid = |uuid: &str| vec![("uuid", uuid.to_owned())];
         let mut said = |name: &str, start, names: Names| {
-            let all = named.keep([(VmIdentity::new(name, 7, start), names)]);
+            let all = named.keep([(VmIdentity::new(name, 7, start), names)], |_| false);
             let (identity, names) = &all[&7];
             (identity.name.clone(), names.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>())
         };
@@ -54,11 +57,23 @@ mod tests {
         assert_eq!(said("other", 1, uuid("b")), of("web", &["a"]));
         assert_eq!(said("other", 1, Vec::new()), of("web", &["a"]));
         assert_eq!(said("other", 2, uuid("b")), of("other", &["b"]), "another process");
-        assert!(named.keep([]).is_empty());
+        assert!(named.keep([], |_| false).is_empty());
         assert_eq!(
-            named.keep([(VmIdentity::new("new", 7, 2), Vec::new())])[&7].0.name,
+            named.keep([(VmIdentity::new("new", 7, 2), Vec::new())], |_| false)[&7].0.name,
             "new",
             "it was forgotten"
         );
+    }
+
+    #[test]
+    fn a_vm_that_could_not_be_looked_at_is_not_forgotten() {
+        let mut named = Named::default();
+        let vm = |name: &str, process, start| (VmIdentity::new(name, process, start), Vec::new());
+        named.keep([vm("web", 7, 1), vm("mail", 8, 1)], |_| false);
+        let kept: Vec<u32> = named.keep([], |process| process == 7).keys().copied().collect();
+        assert_eq!(kept, [7]);
+        // What is seen goes before what was remembered.
+        assert_eq!(named.keep([vm("new", 7, 1)], |_| true)[&7].0.name, "web");
+        assert_eq!(named.keep([vm("new", 7, 2)], |_| true)[&7].0.name, "new");
     }
 }

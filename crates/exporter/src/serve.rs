@@ -29,6 +29,9 @@ use tokio::time::{sleep, timeout};
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// An answer is given again for so long: exporters are asked each 15 s, and by several servers at once.
 const FRESH: Duration = Duration::from_secs(1);
+/// The age at which facts that nobody asked for are collected again: the kernel's buckets of times have 32 bits, and its room
+/// for VMs that have ended is free again only once their exits were read.
+const UNASKED: Duration = Duration::from_secs(60);
 /// Connections at the same time; others wait to be accepted.
 const CONNECTIONS: usize = 32;
 /// The time for the head of a request.
@@ -101,7 +104,8 @@ pub enum Error {
     Serve(#[source] io::Error),
 }
 
-/// Answers `GET /metrics` on `listener` with what `collect` gives, until `stop` is set.
+/// Answers `GET /metrics` on `listener` with what `collect` gives, until `stop` is set. If nobody asks, it collects once a
+/// minute.
 ///
 /// # Errors
 /// If the listener cannot be used.
@@ -110,11 +114,25 @@ pub fn serve(
     collect: impl FnMut() -> String + 'static,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
+    serve_at_least(listener, collect, stop, UNASKED)
+}
+
+/// The same with an interval at which to collect if nobody asks.
+fn serve_at_least(
+    listener: Listener,
+    collect: impl FnMut() -> String + 'static,
+    stop: &AtomicBool,
+    unasked: Duration,
+) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Serve)?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
         let listener = Accepting::new(listener).map_err(Error::Serve)?;
-        let page = Rc::new(Page { collect: RefCell::new(Box::new(collect)), last: RefCell::new(None) });
+        let page = Rc::new(Page {
+            began: Instant::now(),
+            collect: RefCell::new(Box::new(collect)),
+            last: RefCell::new(None),
+        });
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let accepting = async {
             loop {
@@ -147,6 +165,9 @@ pub fn serve(
         };
         let stopped = async {
             while !stop.load(Ordering::Relaxed) {
+                if page.age() >= unasked {
+                    page.text();
+                }
                 sleep(LOOK).await;
             }
         };
@@ -161,6 +182,7 @@ pub fn serve(
 }
 
 struct Page {
+    began: Instant,
     collect: RefCell<Box<dyn FnMut() -> String>>,
     last: RefCell<Option<(Instant, Bytes)>>,
 }
@@ -179,6 +201,11 @@ impl Page {
         let kind = hyper::header::HeaderValue::from_static(CONTENT_TYPE);
         response.headers_mut().insert(CONTENT_TYPE_HEADER, kind);
         response
+    }
+
+    /// The time since the last collection, or since the begin.
+    fn age(&self) -> Duration {
+        self.last.borrow().as_ref().map_or(self.began, |(made, _)| *made).elapsed()
     }
 
     fn text(&self) -> Bytes {
@@ -206,6 +233,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{SocketAddr, TcpStream};
     use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicU32;
 
     /// Runs `ask` beside a server, whose answers count how often they were made.
     fn beside(ask: impl FnOnce(SocketAddr)) {
@@ -253,6 +281,29 @@ mod tests {
             );
             assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("allow: GET, HEAD"), "{post}");
         });
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_collected_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stop = AtomicBool::new(false);
+        let made = Arc::new(AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let made = Arc::clone(&made);
+                let collect = move || {
+                    made.fetch_add(1, Ordering::Relaxed);
+                    "# EOF\n".to_owned()
+                };
+                serve_at_least(listener.into(), collect, &stop, FRESH).unwrap();
+            });
+            let latest = Instant::now() + Duration::from_secs(30);
+            while made.load(Ordering::Relaxed) < 2 && Instant::now() < latest {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(made.load(Ordering::Relaxed) >= 2);
     }
 
     #[test]

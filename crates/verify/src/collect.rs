@@ -31,7 +31,8 @@ pub struct Verify<'a> {
     pub vms: &'a [&'a Vm],
     /// `vms` are only some of them, so that others do not affect the answer.
     pub chosen: bool,
-    /// The duration of the observation.
+    /// The duration of the observation. With zero only the present state counts: exits and changes, which take time, are
+    /// not observed, and are not named as missing.
     pub duration: Duration,
 }
 
@@ -46,15 +47,17 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     for lacking in reader.iter().flatten().flat_map(StateReader::missing) {
         missing.push(Missing { what: "parts of KVM's own state", pid: None, why: lacking.clone() });
     }
-    let processes = wanted.vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
+    // Exits and changes need time, and perf's descriptors for each thread of each VM: not worth opening for no time at all.
+    let observed: &[&Vm] = if wanted.duration.is_zero() { &[] } else { wanted.vms };
+    let processes = observed.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect();
     let watch = Watch { processes: Some(processes), accesses: true, ..Watch::default() };
-    let collector = if wanted.vms.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
+    let collector = if observed.is_empty() { Ok(None) } else { Collector::attach(root, &watch).map(Some) };
     let mut collector = note(&mut missing, "exits", None, collector).flatten();
 
     // The slow part of the setup is done: all is observed from here on.
     let began_ns = monotonic_ns();
     let mut watches: BTreeMap<i32, ChangesWatch> = BTreeMap::new();
-    for vm in wanted.vms {
+    for vm in observed {
         let watch = ChangesWatch::attach(root, &vm.threads);
         let watch = note(&mut missing, "changes of inhibit reasons", Some(vm.pid), watch);
         watches.extend(watch.map(|watch| (vm.pid, watch)));
@@ -184,4 +187,47 @@ fn host_side(root: &Path) -> (HostSide, Cpu) {
         iommus: posting::iommus(root),
     };
     (host, cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::vms::{Management, Vmm};
+
+    fn vm() -> Vm {
+        Vm {
+            pid: 1 << 24,
+            vmm: Vmm::Qemu,
+            management: Management::default(),
+            command: "qemu".to_owned(),
+            name: "web".to_owned(),
+            arguments: Vec::new(),
+            start_ticks: 1,
+            started: None,
+            vm_fds: vec![3],
+            vcpus: Vec::new(),
+            threads: vec![1 << 24],
+            vhost: Vec::new(),
+            iothreads: Vec::new(),
+            monitors: Vec::new(),
+            devices: Vec::new(),
+            vfio: Vec::new(),
+            debugfs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn exits_and_changes_are_observed_only_if_there_is_time() {
+        // A root without any files: each attachment fails, and is named.
+        let root = Path::new("/dev/null/no-host");
+        let (found, vm) = (Vms::default(), vm());
+        let lacking = |duration| {
+            let wanted = Verify { root, found: &found, vms: &[&vm], chosen: true, duration };
+            let seen = verify(&wanted, &AtomicBool::new(true));
+            assert_eq!((seen.vms.len(), seen.status), (1, Status::Unknown));
+            seen.missing.iter().map(|one| one.what).collect::<Vec<_>>()
+        };
+        assert_eq!(lacking(Duration::from_millis(1)), ["exits", "changes of inhibit reasons"]);
+        assert!(lacking(Duration::ZERO).is_empty());
+    }
 }

@@ -159,7 +159,8 @@ fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> a
 /// The facts that take longer than an answer may, found on a thread of their own.
 #[derive(Debug, Default)]
 struct Judged {
-    states: BTreeMap<i32, State>,
+    /// By process, and its start in clock ticks since boot.
+    states: BTreeMap<(i32, u64), State>,
     findings: Option<Tally>,
 }
 
@@ -169,10 +170,12 @@ impl Judged {
         let mut round = 0;
         loop {
             let next = Instant::now() + STATES;
-            let seen = seen(wanted, stop);
+            let found = running(wanted);
+            let seen = found.as_ref().and_then(|found| seen(found, !wanted.is_empty(), stop));
             let findings = if round % EXAMINATIONS == 0 { findings(seen.as_ref(), features) } else { None };
             let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
-            judged.states = seen.iter().flat_map(|seen| &seen.vms).map(|vm| (vm.pid, state(vm))).collect();
+            let states = seen.iter().flat_map(|seen| &seen.vms).map(|vm| (vm.pid, state(vm)));
+            judged.take(found.as_ref(), states);
             judged.findings = findings.or(judged.findings);
             drop(judged);
             round += 1;
@@ -180,6 +183,14 @@ impl Judged {
                 return;
             }
         }
+    }
+
+    /// Takes the states of those VMs that were found. VMs that may run keep theirs.
+    fn take(&mut self, found: Option<&Vms>, states: impl Iterator<Item = (i32, State)>) {
+        self.states.retain(|(pid, _), _| may_run(found, *pid));
+        let starts: BTreeMap<i32, u64> =
+            found.iter().flat_map(|found| &found.vms).map(|vm| (vm.pid, vm.start_ticks)).collect();
+        self.states.extend(states.filter_map(|(pid, state)| Some(((pid, *starts.get(&pid)?), state))));
     }
 }
 
@@ -208,25 +219,36 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     }
 }
 
-/// The running VMs that were asked for; none if they cannot be found now.
-fn running(wanted: &[String]) -> Vms {
-    let mut found = Vms::discover(Path::new(HOST)).unwrap_or_default();
+/// The running VMs that were asked for; `None` if none can be looked for now.
+fn running(wanted: &[String]) -> Option<Vms> {
+    let found = Vms::discover(Path::new(HOST));
+    let mut found = found.inspect_err(|error| tracing::warn!("Could not look for VMs: {error}")).ok()?;
     if !wanted.is_empty() {
         // One by one: those that have ended take none of the others with them.
         let chosen = wanted.iter().filter_map(|one| found.select(std::slice::from_ref(one)).ok());
         let chosen: BTreeSet<i32> = chosen.flatten().map(|vm| vm.pid).collect();
         found.vms.retain(|vm| chosen.contains(&vm.pid));
     }
-    found
+    Some(found)
+}
+
+/// Tests whether a process that is not among the VMs that were found may be one still: none could be looked for, or it blocks
+/// inspection.
+fn may_run(found: Option<&Vms>, pid: i32) -> bool {
+    found.is_none_or(|found| found.held.iter().any(|one| one.pid == pid))
+}
+
+/// The VMs by process, with their first names. Those that may run are among them.
+fn present<'a>(named: &'a mut Named, found: Option<&Vms>) -> &'a BTreeMap<u32, (VmIdentity, Names)> {
+    let vms = found.iter().flat_map(|found| &found.vms);
+    let running = vms.filter_map(|vm| Some((identity(vm)?, names(&vm.management))));
+    named.keep(running, |process| i32::try_from(process).is_ok_and(|pid| may_run(found, pid)))
 }
 
 /// KVM's present state of the VMs; `None` without any.
-fn seen(wanted: &[String], stop: &AtomicBool) -> Option<Verification> {
-    let found = running(wanted);
+fn seen(found: &Vms, chosen: bool, stop: &AtomicBool) -> Option<Verification> {
     let vms: Vec<&Vm> = found.vms.iter().collect();
-    let root = Path::new(HOST);
-    let wanted =
-        Verify { root, found: &found, vms: &vms, chosen: !wanted.is_empty(), duration: Duration::ZERO };
+    let wanted = Verify { root: Path::new(HOST), found, vms: &vms, chosen, duration: Duration::ZERO };
     (!vms.is_empty()).then(|| verify::verify(&wanted, stop))
 }
 
@@ -273,8 +295,7 @@ impl Collection {
     fn collect(&mut self) -> Host {
         let began = Instant::now();
         let found = running(&self.wanted);
-        let named = found.vms.iter().filter_map(|vm| Some((identity(vm)?, names(&vm.management))));
-        let named = self.named.keep(named);
+        let named = present(&mut self.named, found.as_ref());
         let identities = named.iter().map(|(process, (first, _))| (*process, first.clone())).collect();
         // The last answer is gone, so that this copies nothing.
         let totals = Arc::make_mut(&mut self.totals);
@@ -285,13 +306,13 @@ impl Collection {
         }
         totals.keep(&identities);
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let vms = found.vms.iter().filter_map(|vm| {
-            let state = judged.states.get(&vm.pid).cloned();
+        let vms = found.iter().flat_map(|found| &found.vms).filter_map(|vm| {
+            let state = judged.states.get(&(vm.pid, vm.start_ticks)).cloned();
             let (first, names) = named.get(&u32::try_from(vm.pid).ok()?)?.clone();
             Some((first, facts(vm, names, state)))
         });
         let mut vms: BTreeMap<VmIdentity, VmHost> = vms.collect();
-        self.highest.raise(&mut vms);
+        self.highest.raise(&mut vms, &identities);
         Host {
             totals: Arc::clone(&self.totals),
             vms,
@@ -373,5 +394,69 @@ fn own_cost(began: Instant) -> OwnCost {
         cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
         resident_bytes: pages * rustix::param::page_size() as u64,
         collection_seconds: began.elapsed().as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conclusions::activation::Status;
+    use host::vms::HeldProcess;
+
+    fn vm(pid: i32, start_ticks: u64) -> Vm {
+        Vm {
+            pid,
+            vmm: Vmm::Qemu,
+            management: Management::default(),
+            command: "qemu".to_owned(),
+            name: format!("vm{pid}"),
+            arguments: Vec::new(),
+            start_ticks,
+            started: None,
+            vm_fds: Vec::new(),
+            vcpus: Vec::new(),
+            threads: Vec::new(),
+            vhost: Vec::new(),
+            iothreads: Vec::new(),
+            monitors: Vec::new(),
+            devices: Vec::new(),
+            vfio: Vec::new(),
+            debugfs: Vec::new(),
+        }
+    }
+
+    /// What is found of VMs 7 and 8: both, none because it cannot be looked, 8 and that 7 blocks inspection, and 8 alone.
+    fn looks() -> [Option<Vms>; 4] {
+        let found = |vms, held: &[i32]| {
+            let held = held.iter().map(|&pid| HeldProcess { pid, command: "qemu".to_owned() });
+            Some(Vms { vms, held: held.collect(), ..Vms::default() })
+        };
+        [found(vec![vm(7, 1), vm(8, 1)], &[]), None, found(vec![vm(8, 1)], &[7]), found(vec![vm(8, 1)], &[])]
+    }
+
+    #[test]
+    fn vms_that_cannot_be_looked_at_have_not_ended() {
+        let mut named = Named::default();
+        let present = looks().map(|found| {
+            let present = present(&mut named, found.as_ref());
+            present.values().map(|(vm, _)| vm.name.clone()).collect::<Vec<_>>()
+        });
+        assert_eq!(present, [vec!["vm7", "vm8"], vec!["vm7", "vm8"], vec!["vm7", "vm8"], vec!["vm8"]]);
+    }
+
+    #[test]
+    fn states_are_of_the_process_that_was_judged() {
+        let state = || State { status: Status::Active, reasons: Vec::new() };
+        let mut judged = Judged::default();
+        let kept = looks().map(|found| {
+            let vms: Vec<i32> = found.iter().flat_map(|found| &found.vms).map(|vm| vm.pid).collect();
+            judged.take(found.as_ref(), vms.into_iter().map(|pid| (pid, state())));
+            judged.states.keys().copied().collect::<Vec<_>>()
+        });
+        let both = vec![(7, 1), (8, 1)];
+        assert_eq!(kept, [both.clone(), both.clone(), both, vec![(8, 1)]]);
+        let again = Vms { vms: vec![vm(8, 2)], ..Vms::default() };
+        judged.take(Some(&again), std::iter::empty());
+        assert!(judged.states.is_empty(), "another process with the number of one that has ended");
     }
 }
