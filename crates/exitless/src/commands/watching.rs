@@ -137,10 +137,24 @@ pub(super) fn tell_of_the_end(names: &[String]) -> u8 {
     status::SOME_FAILED
 }
 
+/// The interval of searches for VMs whose names were searched in vain.
+const SEARCH: Duration = Duration::from_secs(5);
+
+/// The start of a process in clock ticks since boot: with its number it identifies the process. `None` if it has ended, or
+/// cannot be looked at.
+pub(crate) fn start_of(process: u32) -> Option<u64> {
+    let pid = i32::try_from(process).ok()?;
+    ThreadId { pid, tid: pid }.start_ticks(Path::new(HOST))
+}
+
 /// Names of VMs by their process, looked up when a process is first seen.
 #[derive(Debug, Default)]
 pub(crate) struct VmNames {
-    known: BTreeMap<u32, Option<String>>,
+    /// The starts of the processes, and the names.
+    known: BTreeMap<u32, (u64, String)>,
+    /// The starts of processes without a name at the last search, and its time.
+    unnamed: BTreeMap<u32, u64>,
+    searched: Option<Instant>,
 }
 
 impl VmNames {
@@ -152,17 +166,39 @@ impl VmNames {
 
     /// The names of these VMs, if they have one.
     pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
-        if vms.iter().any(|vm| !self.known.contains_key(vm)) {
-            // The name of a VM that has ended stays unknown, and is not searched again.
+        let search = || {
             let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
-            let named = |vm: &u32| {
-                running.iter().find(|one| u32::try_from(one.pid) == Ok(*vm)).map(|one| one.name.clone())
-            };
-            for vm in vms {
-                self.known.entry(*vm).or_insert_with(|| named(vm));
-            }
+            let named = running
+                .into_iter()
+                .filter_map(|vm| Some((u32::try_from(vm.pid).ok()?, (vm.start_ticks, vm.name))));
+            named.collect()
+        };
+        self.of_those(vms, Instant::now(), start_of, search)
+    }
+
+    /// The same at time `now`, with the starts of processes and the search for VMs.
+    fn of_those(
+        &mut self,
+        vms: &BTreeSet<u32>,
+        now: Instant,
+        start_of: impl Fn(u32) -> Option<u64>,
+        search: impl FnOnce() -> BTreeMap<u32, (u64, String)>,
+    ) -> BTreeMap<u32, String> {
+        // A VM that has ended is not searched, and keeps its name: its last exits may come later. So does one whose number
+        // another process has, until that is seen to be a VM.
+        let running = vms.iter().filter_map(|vm| Some((*vm, start_of(*vm)?)));
+        let is_known = |(vm, start): &(u32, u64)| self.known.get(vm).is_some_and(|(known, _)| known == start);
+        let strange: BTreeMap<u32, u64> = running.filter(|one| !is_known(one)).collect();
+        // A VM that could not be looked at may be later; but a search looks at all processes of the host.
+        let is_new = strange.iter().any(|(vm, start)| self.unnamed.get(vm) != Some(start));
+        let is_due = self.searched.is_none_or(|searched| now.saturating_duration_since(searched) >= SEARCH);
+        if !strange.is_empty() && (is_new || is_due) {
+            let mut found = search();
+            self.known.extend(strange.keys().filter_map(|vm| found.remove_entry(vm)));
+            self.unnamed = strange;
+            self.searched = Some(now);
         }
-        vms.iter().filter_map(|vm| Some((*vm, self.known.get(vm)?.clone()?))).collect()
+        vms.iter().filter_map(|vm| Some((*vm, self.known.get(vm)?.1.clone()))).collect()
     }
 }
 
@@ -210,5 +246,42 @@ mod tests {
         assert!(watched.have_ended());
         assert_eq!(watched.status(), status::SOME_FAILED);
         assert!(!Watched::new(&Watch::default(), &[]).have_ended());
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_has_the_new_vms_name() {
+        let mut names = VmNames::default();
+        let begin = Instant::now();
+        let mut named = |seconds, start: Option<u64>, found: Option<(u64, &str)>| {
+            let mut searched = false;
+            let search = || {
+                searched = true;
+                found.map(|(start, name)| (7, (start, name.to_owned()))).into_iter().collect()
+            };
+            let now = begin + Duration::from_secs(seconds);
+            let name = names.of_those(&[7].into(), now, |_| start, search).remove(&7);
+            (name, searched)
+        };
+        let web = || Some("web".to_owned());
+        assert_eq!(named(0, Some(1), Some((1, "web"))), (web(), true));
+        assert_eq!(named(1, Some(1), None), (web(), false));
+        assert_eq!(named(2, None, None), (web(), false), "it has ended");
+        assert_eq!(named(3, Some(2), None), (web(), true), "another process, which is no VM");
+        assert_eq!(named(4, Some(2), Some((2, "db"))), (web(), false));
+        assert_eq!(named(5, Some(3), Some((3, "db"))), (Some("db".to_owned()), true));
+    }
+
+    #[test]
+    fn a_vm_that_could_not_be_looked_at_is_named_later() {
+        let mut names = VmNames::default();
+        let begin = Instant::now();
+        let mut named = |seconds, found: &[(u32, &str)]| {
+            let found = found.iter().map(|(vm, name)| (*vm, (1, (*name).to_owned()))).collect();
+            let now = begin + Duration::from_secs(seconds);
+            names.of_those(&[7, 8].into(), now, |_| Some(1), || found).into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(named(0, &[(8, "db")]), ["db"]);
+        assert_eq!(named(1, &[(7, "web")]), ["db"], "not searched again at once");
+        assert_eq!(named(6, &[(7, "web")]), ["web", "db"]);
     }
 }

@@ -24,15 +24,23 @@ fn owner(root: &Path, pid: i32) -> Option<Owner> {
     let own = process(pid)?;
     let (pid, own, (vm, management)) = match host::vms::names_of(root, pid) {
         Some(names) => (pid, own, names),
-        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. Processes can take such
-        // a name as well.
+        // Before Linux 6.4 the worker of a vhost device was a kernel thread named after its owner. A process can take such a
+        // name as well, and keep others from reading its command line.
         None => {
-            let owner = own.strip_prefix("vhost-")?.parse().ok()?;
+            let owner = own.strip_prefix("vhost-").filter(|_| is_kernel_thread(root, pid))?.parse().ok()?;
             (owner, process(owner)?, host::vms::names_of(root, owner)?)
         }
     };
     let management = Box::new(management);
     Some(Owner { pid, vm, process: own, management })
+}
+
+/// Tests whether a process is a thread of the kernel: a child of kthreadd, which is process 2 (kernel/kthread.c,
+/// `kthreadd_task`; init/main.c, `rest_init`). The kernel says so without a lock of the process (fs/proc/array.c,
+/// `task_state`), so that no process can keep this from being read.
+fn is_kernel_thread(root: &Path, pid: i32) -> bool {
+    let status = std::fs::read_to_string(root.join(format!("proc/{pid}/status")));
+    status.is_ok_and(|status| status.lines().any(|line| line == "PPid:\t2"))
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -89,11 +97,17 @@ mod tests {
         fs::write(home.join("cmdline"), command_line.replace(' ', "\0")).unwrap();
     }
 
+    fn child_of(root: &Path, pid: i32, parent: i32) {
+        let status = format!("Name:\tx\nPid:\t{pid}\nPPid:\t{parent}\nTracerPid:\t0\n");
+        fs::write(root.join(format!("proc/{pid}/status")), status).unwrap();
+    }
+
     #[test]
     fn owners_are_remembered_past_their_end_and_asked_again() {
         let root = tempfile::tempdir().unwrap();
         process(root.path(), 7, "qemu-system-x86", "qemu -name web");
         process(root.path(), 8, "vhost-7", "");
+        child_of(root.path(), 8, 2);
         process(root.path(), 9, "kworker/1:1", "");
         let mut owners = Owners::new(root.path());
         let web = Owner {
@@ -109,6 +123,11 @@ mod tests {
         process(root.path(), 11, "vhost-7", "qemu -name other");
         let other = owners.of(11, 0).unwrap();
         assert_eq!((other.pid, other.vm.as_deref()), (11, Some("other")));
+        // One whose command line cannot be read, and who is no child of kthreadd.
+        process(root.path(), 12, "vhost-7", "");
+        assert_eq!(owners.of(12, 0), None);
+        child_of(root.path(), 12, 22);
+        assert_eq!(owners.of(12, HOLDS_NS), None);
 
         fs::remove_dir_all(root.path().join("proc/7")).unwrap();
         assert_eq!(owners.of(7, 2 * HOLDS_NS), Some(web));

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use conclusions::activation::{VcpuState, VmState};
-use exits::{InhibitNumbering, Isa, Profile};
+use exits::{InhibitNumbering, Isa, Profile, Vcpu};
 use host::vms::Vms as Discovered;
 use live::{StateReader, VcpuPlace};
 use report::top::VmFacts;
 
-use super::super::watching::{HOST, VmNames};
+use super::super::watching::{HOST, VmNames, start_of};
 
 /// Names, and the state of interrupt virtualization.
 pub(super) struct Vms {
     names: VmNames,
     isa: Isa,
     numbering: InhibitNumbering,
-    /// The VMs whose state `reader` reads. It is created again if other VMs run.
-    processes: BTreeSet<u32>,
+    seen: Seen,
+    /// It reads the states of the VMs that ran when it was created, and is created again if other vCPUs run.
     reader: Option<StateReader>,
     states: BTreeMap<u32, String>,
 }
@@ -28,7 +28,7 @@ impl Vms {
             names: VmNames::default(),
             isa,
             numbering: live::inhibit_numbering(Path::new(HOST)),
-            processes: BTreeSet::new(),
+            seen: Seen::default(),
             reader: None,
             states: BTreeMap::new(),
         }
@@ -37,10 +37,8 @@ impl Vms {
     /// Sets the names of the VMs in `profile`, and reads their states.
     pub(super) fn look(&mut self, profile: &mut Profile) {
         self.names.name(profile);
-        let running: BTreeSet<u32> = profile.vcpus().iter().filter_map(|of| of.vcpu.vm).collect();
-        if !running.is_subset(&self.processes) {
+        if self.seen.grows(profile, start_of) {
             self.reader = reader(self.isa);
-            self.processes.extend(running);
         }
         // If KVM's state cannot be read, as before Linux 5.8, the column has a question mark.
         let read = self.reader.as_mut().and_then(|reader| reader.read().ok()).unwrap_or_default();
@@ -52,8 +50,40 @@ impl Vms {
         VmFacts {
             name: profile.names.get(&process).cloned(),
             interrupt_virtualization: self.states.get(&process).cloned(),
-            is_gone: !Path::new(HOST).join("proc").join(process.to_string()).exists(),
+            is_gone: !Path::new(HOST).join("proc").join(process.to_string()).exists()
+                || self.seen.is_another(process, start_of(process)),
         }
+    }
+}
+
+/// The processes of VMs and their vCPUs that have run.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The starts of the processes, in clock ticks since boot.
+    starts: BTreeMap<u32, u64>,
+    vcpus: BTreeSet<Vcpu>,
+}
+
+impl Seen {
+    /// Adds the vCPUs of `profile`, and tests whether there are new ones: also of a process that has the number of one that
+    /// has ended.
+    fn grows(&mut self, profile: &Profile, start_of: impl Fn(u32) -> Option<u64>) -> bool {
+        let processes: BTreeSet<u32> = profile.vcpus().iter().filter_map(|of| of.vcpu.vm).collect();
+        for process in processes {
+            // One that has ended, or cannot be looked at now, is the one that it was.
+            let Some(start) = start_of(process) else { continue };
+            if self.starts.insert(process, start).is_some_and(|before| before != start) {
+                self.vcpus.retain(|vcpu| vcpu.vm != Some(process));
+            }
+        }
+        let before = self.vcpus.len();
+        self.vcpus.extend(profile.vcpus().iter().map(|of| of.vcpu).filter(|vcpu| vcpu.vm.is_some()));
+        self.vcpus.len() > before
+    }
+
+    /// Tests whether a process that began then has the number of one that was seen.
+    fn is_another(&self, process: u32, start: Option<u64>) -> bool {
+        self.starts.get(&process).zip(start).is_some_and(|(seen, start)| *seen != start)
     }
 }
 
@@ -100,6 +130,28 @@ mod tests {
             posted_to: None,
         });
         VmState { inhibits: Some(Inhibits(mask)), irqchip: None, pit_reinjects: None, vcpus: vcpus.collect() }
+    }
+
+    fn profile(vcpus: &[(u32, u32)]) -> Profile {
+        let mut profile = Profile::new();
+        for &(vm, number) in vcpus {
+            profile.vcpu(Vcpu { vm: Some(vm), number: Some(number), thread: Some(vm + number) });
+        }
+        profile
+    }
+
+    #[test]
+    fn states_are_of_all_vcpus_that_run_and_of_the_process_that_has_the_number_now() {
+        let mut seen = Seen::default();
+        let mut grows = |vcpus: &[(u32, u32)], start| seen.grows(&profile(vcpus), |_| start);
+        assert!(grows(&[(7, 0)], Some(1)));
+        assert!(!grows(&[(7, 0)], Some(1)));
+        assert!(!grows(&[], Some(1)));
+        assert!(grows(&[(7, 0), (7, 1)], Some(1)), "a vCPU that was plugged in");
+        assert!(!grows(&[(7, 1)], None), "it cannot be looked at");
+        assert!(grows(&[(7, 1)], Some(2)), "another process");
+        assert!(!seen.is_another(7, Some(2)) && !seen.is_another(7, None) && !seen.is_another(8, Some(2)));
+        assert!(seen.is_another(7, Some(3)));
     }
 
     #[test]
