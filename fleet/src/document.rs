@@ -21,7 +21,8 @@ pub const LARGEST_FILE: u64 = 32 << 20;
 pub const MOST_ROWS: usize = 100_000;
 /// The longest name of a host, in bytes: `HOST_NAME_MAX` is 64, and DNS has 253.
 pub const LONGEST_HOST: usize = 253;
-/// The longest text of a column, in bytes.
+/// The longest text of a column, in bytes, of a list all its texts together. Longer ones are cut: a process chooses how long
+/// its command line is, and is not to keep its whole host from being reported.
 pub const LONGEST_TEXT: usize = 64 << 10;
 /// The format number of all documents that are understood.
 const FORMAT: i64 = 1;
@@ -278,25 +279,37 @@ fn seconds(field: &str, since_1970: i64) -> Result<DateTime<Utc>, Fault> {
         .ok_or_else(|| Fault::new(field, format!("{since_1970} is not a time between 1970 and 9999")))
 }
 
-fn within_bounds(gathered: Gathered) -> Result<Gathered, Fault> {
+/// Refuses what has too many rows, and cuts texts that are too long.
+fn within_bounds(mut gathered: Gathered) -> Result<Gathered, Fault> {
     let number: usize = gathered.rows.values().map(Vec::len).sum();
     if number > MOST_ROWS {
         return Err(Fault::new("(all)", format!("it gives {number} rows; at most {MOST_ROWS} are taken")));
     }
-    for (name, value) in gathered.rows.values().flatten().flatten() {
-        let longest = match value {
-            Value::String(text) => text.len(),
-            Value::Array(texts) => texts.iter().filter_map(Value::as_str).map(str::len).sum(),
-            _ => 0,
-        };
-        if longest > LONGEST_TEXT {
-            return Err(Fault::new(
-                name,
-                format!("it has {longest} bytes; at most {LONGEST_TEXT} are taken"),
-            ));
-        }
+    let texts = gathered.rows.values_mut().flatten().flat_map(Map::values_mut);
+    texts.for_each(shorten);
+    if let Some(version) = &mut gathered.version {
+        version.truncate(version.floor_char_boundary(LONGEST_TEXT));
     }
     Ok(gathered)
+}
+
+/// Cuts a text, or the texts of a list, where they are longer than [`LONGEST_TEXT`]. Of a list the first ones stay.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) => text.truncate(text.floor_char_boundary(LONGEST_TEXT)),
+        Value::Array(texts) => {
+            let mut room = LONGEST_TEXT;
+            texts.retain_mut(|text| {
+                let Value::String(text) = text else { return true };
+                let length = text.len();
+                text.truncate(text.floor_char_boundary(room));
+                // Nothing comes after one that was cut.
+                room = if text.len() == length { room - length } else { 0 };
+                length == 0 || !text.is_empty()
+            });
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::write;
 
 /// Files of a day and host that have more bytes together are left as they are: they are read into memory.
 const LARGEST: u64 = 512 << 20;
+/// Rows of a day and host that take more bytes of memory together are left as they are: a small file may have large rows.
+const LARGEST_ROWS: usize = 2 << 30;
 
 /// What was joined.
 #[derive(Debug, Default, Serialize)]
@@ -34,6 +36,11 @@ pub struct Compacted {
 /// # Errors
 /// The store's. What was joined before stays joined.
 pub async fn compact(store: &Store, until: &str) -> Result<Compacted, write::Error> {
+    compact_up_to(store, until, LARGEST_ROWS).await
+}
+
+/// The same with a bound of the memory for rows.
+async fn compact_up_to(store: &Store, until: &str, most: usize) -> Result<Compacted, write::Error> {
     let days = Days { since: None, until: Some(until.to_owned()) };
     let mut all = Compacted::default();
     for table in TABLES {
@@ -55,7 +62,7 @@ pub async fn compact(store: &Store, until: &str) -> Result<Compacted, write::Err
                 continue;
             }
             let stands_for = files.names.get(&(date.clone(), host.clone())).cloned().unwrap_or_default();
-            match join(store, table, (&date, &host), &good, stands_for).await? {
+            match join(store, table, (&date, &host), &good, stands_for, most).await? {
                 Ok(()) => {
                     all.partitions += 1;
                     for file in &good {
@@ -80,16 +87,24 @@ async fn join(
     (date, host): (&str, &str),
     files: &[File],
     mut stands_for: Vec<String>,
+    most: usize,
 ) -> Result<Result<(), LeftOut>, write::Error> {
-    let mut batches = Vec::new();
+    let (mut batches, mut room) = (Vec::new(), most);
     for file in files {
         let location = &file.meta.location;
         let read = match store.read(location).await {
-            Ok(bytes) => rows(table, bytes.into()).map_err(|error| error.to_string()),
+            Ok(bytes) => rows(table, bytes.into(), &mut room).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match read {
-            Ok(rows) => batches.extend(rows),
+            Ok(Some(rows)) => batches.extend(rows),
+            Ok(None) => {
+                let file = format!("{}/date={date}/host={host}", table.name);
+                let why = format!(
+                    "the day's rows take more than {most} bytes of memory; up to that many are joined"
+                );
+                return Ok(Err(LeftOut { file, why }));
+            }
             Err(why) => return Ok(Err(LeftOut { file: location.to_string(), why })),
         }
     }
@@ -109,8 +124,13 @@ async fn join(
     })
 }
 
-/// The rows of a file in the table's schema: columns that it does not have are null.
-fn rows(table: &Table, bytes: Bytes) -> Result<Vec<RecordBatch>, arrow::error::ArrowError> {
+/// The rows of a file in the table's schema: columns that it does not have are null. What they take of memory is taken from
+/// `room`; `None` if it is not enough.
+fn rows(
+    table: &Table,
+    bytes: Bytes,
+    room: &mut usize,
+) -> Result<Option<Vec<RecordBatch>>, arrow::error::ArrowError> {
     let schema = table.schema();
     let mut batches = Vec::new();
     for batch in ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()? {
@@ -120,9 +140,14 @@ fn rows(table: &Table, bytes: Bytes) -> Result<Vec<RecordBatch>, arrow::error::A
                 Some(column) => std::sync::Arc::clone(column),
                 None => arrow::array::new_null_array(field.data_type(), batch.num_rows()),
             };
-        batches.push(RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect())?);
+        let batch = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect())?;
+        match room.checked_sub(batch.get_array_memory_size()) {
+            Some(left) => *room = left,
+            None => return Ok(None),
+        }
+        batches.push(batch);
     }
-    Ok(batches)
+    Ok(Some(batches))
 }
 
 /// Old files.
@@ -160,4 +185,34 @@ pub async fn retain(store: &Store, keep_from: &str, apply: bool) -> Result<Old, 
         }
     }
     Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{self, Origin};
+    use chrono::DateTime;
+
+    #[tokio::test]
+    async fn rows_that_take_too_much_memory_are_left_as_they_are_and_named() {
+        let store = Store::in_memory();
+        for second in [0, 1] {
+            let time = DateTime::from_timestamp(1_800_000_000 + second, 0).unwrap();
+            let origin = Origin { file: "a test's".to_owned(), host: Some("web".to_owned()), time };
+            let rows = document::rows(include_bytes!("../tests/fixtures/vms.json"), &origin).unwrap();
+            write::rows(&store, &rows).await.unwrap();
+        }
+        let small = compact_up_to(&store, "2027-12-31", 100).await.unwrap();
+        assert_eq!((small.partitions, small.deleted), (0, 0));
+        let told: Vec<_> = small.left_out.iter().map(|one| format!("{}: {}", one.file, one.why)).collect();
+        assert_eq!(
+            told,
+            [
+                "vms/date=2027-01-15/host=web: the day's rows take more than 100 bytes of memory; up to that many are joined"
+            ]
+        );
+        assert_eq!(store.files("vms", &Days::default()).await.unwrap().len(), 2);
+        let joined = compact(&store, "2027-12-31").await.unwrap();
+        assert_eq!((joined.partitions, joined.deleted, joined.left_out.len()), (1, 2, 0));
+    }
 }

@@ -187,8 +187,6 @@ fn what_is_wrong_is_named_by_file_document_and_field() {
             .starts_with(&format!("{begin}vms[1].activation.status: "))
     );
     assert_eq!(changed("/format", json!(2)), format!("{begin}format: it is 2, and this program reads 1"));
-    let long = changed("/vms/0/name", json!("x".repeat(LONGEST_TEXT + 1)));
-    assert_eq!(long, format!("{begin}vm_name: it has 65537 bytes; at most 65536 are taken"));
     let second = format!("{VMS}\n{{\"vms\": []}}");
     assert!(
         refused(&second).starts_with("x.json, document 2: this is not the --json output of"),
@@ -198,6 +196,33 @@ fn what_is_wrong_is_named_by_file_document_and_field() {
     assert!(refused("{\"a\": ").starts_with("x.json is not JSON: EOF"));
     assert_eq!(refused(" \n"), "x.json is empty");
     assert!(refused(&"[".repeat(10_000)).contains("recursion limit"));
+}
+
+#[test]
+fn long_texts_are_cut_and_keep_no_host_from_being_reported() {
+    let mut document: Value = serde_json::from_str(VERIFY).unwrap();
+    // The last character that would fit is cut through by the bound.
+    document["vms"][0]["name"] = json!(format!("x{}", "é".repeat(LONGEST_TEXT)));
+    document["version"] = json!("y".repeat(2 * LONGEST_TEXT));
+    let rows = of(&document.to_string());
+    assert_eq!(rows["vms"][0]["vm_name"], json!(format!("x{}", "é".repeat(LONGEST_TEXT / 2 - 1))));
+    assert_eq!(rows["vms"][1]["vm_name"], "split");
+    assert_eq!(rows["vms"][0]["tool_version"].as_str().map(str::len), Some(LONGEST_TEXT));
+    assert!(crate::write::check(&rows).is_ok());
+}
+
+#[test]
+fn of_a_list_that_is_too_long_the_first_texts_stay() {
+    let (half, most) = ("x".repeat(LONGEST_TEXT / 2), "é".repeat(LONGEST_TEXT / 2));
+    let cut = |list: &[&str]| {
+        let mut list = json!(list);
+        shorten(&mut list);
+        list
+    };
+    assert_eq!(cut(&["", "a", &half]), json!(["", "a", half]));
+    assert_eq!(cut(&[&half, &half]), json!([half, half]));
+    let rest = "é".repeat(LONGEST_TEXT / 4 - 1);
+    assert_eq!(cut(&["a", &half, &most, "b", ""]), json!(["a", half, rest, ""]));
 }
 
 #[test]

@@ -14,6 +14,8 @@ const HEIGHT: u32 = 180;
 /// The most marks of the axis of time.
 const MOST_TICKS: i64 = 5;
 const SECOND: i64 = 1_000_000;
+/// The end of the year 9999, the last with four digits, in microseconds since 1970.
+const LATEST: i64 = 253_402_300_800 * SECOND;
 
 /// The time that a chart covers, up to the newest interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,11 +98,14 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The columns of `range` up to `last`; fewer if `first` is later than their begin.
+    /// The columns of `range` up to `last`; fewer if `first` is later than their begin. Times that a file claims are taken
+    /// for some between the years 1970 and 9999.
     pub(super) fn new(range: Range, first: i64, last: i64) -> Self {
         let width = range.width();
-        let to = last.saturating_sub(1).div_euclid(width).saturating_add(1).saturating_mul(width);
-        let begin = (to - range.length()).max(first.div_euclid(width).saturating_mul(width));
+        // Full years end with a column of any width.
+        let (first, last) = (first.clamp(0, LATEST), last.clamp(width, LATEST));
+        let to = ((last - 1) / width + 1) * width;
+        let begin = (to - range.length()).max(first / width * width);
         Self { from: begin.min(to - width), width, to }
     }
 
@@ -121,7 +126,8 @@ impl Window {
         let form = if step >= 86_400 * SECOND { "%d %b" } else { "%H:%M" };
         let first = self.from.div_euclid(step) + 1;
         (first..)
-            .map(|number| number * step)
+            // The window may end where numbers do.
+            .map_while(|number| number.checked_mul(step))
             .take_while(|time| *time < self.to)
             .map(|time| (self.share(time), clock(time).format(form).to_string()))
             .collect()
@@ -377,12 +383,28 @@ mod tests {
         assert_eq!((young.from, young.to, young.columns()), (98 * HOUR, 100 * HOUR, 1));
         for range in Range::ALL {
             assert_eq!(Range::of(range.word()), range);
-            for (first, last) in [(0, 0), (5, 5), (i64::MIN, i64::MAX / 2), (10, 3)] {
+            let ends = [
+                (0, 0),
+                (5, 5),
+                (i64::MIN, i64::MAX / 2),
+                (10, 3),
+                (0, i64::MAX),
+                (i64::MAX, i64::MIN),
+                (i64::MAX, i64::MAX),
+            ];
+            for (first, last) in ends {
                 let window = Window::new(range, first, last);
                 assert!(window.from < window.to && window.columns() <= 120, "{window:?}");
+                assert!(window.from >= 0 && window.to <= LATEST, "{window:?}");
                 assert!(window.ticks().len() <= 8, "{:?}", window.ticks());
             }
         }
+    }
+
+    #[test]
+    fn ticks_end_where_numbers_do() {
+        let window = Window { from: i64::MAX - HOUR, width: 60 * SECOND, to: i64::MAX };
+        assert!((1..=5).contains(&window.ticks().len()), "{:?}", window.ticks());
     }
 
     #[test]
