@@ -98,8 +98,16 @@ struct TestRun {
 
 /// Lets the program for reads of MSRs see one of this register, in the midst of a system call of this thread.
 fn read_register(collector: &Collector, number: u64) {
-    let program = collector.attached.ebpf.program("raw_msr").unwrap();
-    let arguments: [u64; 4] = [0, number, 0, 0];
+    run(collector, "raw_msr", [0, number, 0, 0]);
+}
+
+/// The same with a store of four bytes to an address without memory.
+fn store(collector: &Collector, address: u64) {
+    run(collector, "raw_mmio", [2, 4, address, 0]);
+}
+
+fn run(collector: &Collector, name: &str, arguments: [u64; 4]) {
+    let program = collector.attached.ebpf.program(name).unwrap();
     let attributes = TestRun {
         program: program.fd().unwrap().as_fd().as_raw_fd().cast_unsigned(),
         context_sizes: [size_of_val(&arguments) as u32, 0],
@@ -115,7 +123,7 @@ fn read_register(collector: &Collector, number: u64) {
 #[test]
 fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
     // By the limit of all vCPUs, and by that of one (`MOST_ACCESS_CELLS_OF_VCPU`).
-    for (room, most) in [(1_000, 1_000), (20_000, 4_096)] {
+    for (room, most) in [(1_000, 1_000), (20_000, 16_384)] {
         let watch = Watch {
             processes: Some(vec![std::process::id()]),
             accesses: true,
@@ -159,4 +167,31 @@ fn a_guest_that_goes_through_all_registers_takes_no_room_of_exits() {
         let after = taken(&collector);
         assert!(after < before, "{after} of {before}");
     }
+}
+
+#[test]
+fn addresses_of_a_display_that_are_too_many_are_counted_by_page() {
+    let watch = Watch { processes: Some(vec![std::process::id()]), accesses: true, ..Watch::default() };
+    let mut collector = match Collector::attach_to_system_calls(&watch) {
+        Ok(collector) => collector,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    const BEGIN: u64 = 0xfd00_0000;
+    const MADE: u64 = 32 << 10;
+    (0..MADE).for_each(|number| store(&collector, BEGIN + 256 * number));
+    let profile = collector.take().unwrap();
+    let accesses = profile.accesses();
+    let lost = profile.losses.lost_exits;
+    let of_pages = accesses.iter().map(|(access, exits)| match access {
+        Access::Mmio { address, .. } => ((address - BEGIN) >> 12, exits.count),
+        other => panic!("{other:?}"),
+    });
+    let mut pages = std::collections::BTreeMap::new();
+    of_pages.for_each(|(page, count)| *pages.entry(page).or_insert(0) += count);
+    // Each page has its sixteen, with an address of its own or not.
+    let counted: u64 = pages.values().sum();
+    assert!(pages.len() == 2048 && pages.values().all(|count| *count <= 16), "{} pages", pages.len());
+    assert!(counted <= MADE && counted + lost >= MADE, "{counted} of {MADE}, {lost} lost");
+    // At most 4,096 cells of addresses, and a cell or some of each page.
+    assert!((2048..4096 + 2048).contains(&accesses.len()), "{} different ones", accesses.len());
 }

@@ -41,14 +41,14 @@ impl fmt::Display for Place {
 }
 
 /// Accesses a second by place, loads and stores together: `accesses.port.0x20`, `accesses.mmio.0xfec00000`.
-/// The totals of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value is a
-/// warning if some places have no figure of their own.
+/// The totals of all ports and all addresses are `accesses.port` and `accesses.mmio`. The second value has a
+/// warning if some places have no figure of their own, or some accesses no place.
 ///
 /// Accesses are not exits: one exit may have several, and one that KVM handles without an event (a cached
 /// ioeventfd address) has none.
-pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Option<String>) {
+pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Vec<String>) {
     if elapsed_ns == 0 {
-        return (Vec::new(), None);
+        return (Vec::new(), Vec::new());
     }
     let mut places: BTreeMap<Place, u64> = BTreeMap::new();
     for (access, exits) in profile.accesses() {
@@ -73,14 +73,21 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Optio
     let left_out = by_count.len().saturating_sub(MOST_PLACES);
     by_count.truncate(MOST_PLACES);
     metrics.extend(by_count.into_iter().map(|(place, count)| rate(place.to_string(), count)));
-    let warning = (left_out > 0).then(|| {
+    let left_out = (left_out > 0).then(|| {
         format!(
             "{left_out} {} no figure of {} own, for only the {MOST_PLACES} most used ports and pages have; exits.json has all",
             exits::agree(left_out as u64, "port or page of addresses has", "ports and pages of addresses have"),
             exits::agree(left_out as u64, "its", "their"),
         )
     });
-    (metrics, warning)
+    let other = profile.accesses().get(&Access::Other).map_or(0, |exits| exits.count);
+    let without_place = (other > 0).then(|| {
+        format!(
+            "{other} {} of more ports, addresses and registers than are told apart, and in no figure",
+            exits::agree(other, "access is", "accesses are")
+        )
+    });
+    (metrics, left_out.into_iter().chain(without_place).collect())
 }
 
 #[cfg(test)]
@@ -109,7 +116,7 @@ mod tests {
             (mmio(0xfec0_0000), 7),
             (msr, 1000),
         ]);
-        let (metrics, warning) = metrics(&profile, 2_000_000_000);
+        let (metrics, warnings) = metrics(&profile, 2_000_000_000);
         let told: Vec<(&str, f64)> =
             metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect();
         let expected = [
@@ -118,18 +125,19 @@ mod tests {
             ("accesses.port.0x20", 20.0),
             ("accesses.mmio.0xfec00000", 6.0),
         ];
-        assert_eq!((told.as_slice(), warning), (expected.as_slice(), None));
-        assert_eq!(super::metrics(&profile, 0), (Vec::new(), None));
+        assert_eq!((told.as_slice(), warnings.len()), (expected.as_slice(), 0));
+        assert_eq!(super::metrics(&profile, 0), (Vec::new(), Vec::new()));
     }
 
     #[test]
     fn of_too_many_places_the_most_used_are_told_and_all_are_in_the_sum() {
         let many = (0..100u16)
             .map(|port| (Access::Port { port, direction: Direction::Write }, 100 + u64::from(port)));
-        let (metrics, warning) = metrics(&profile(many), 1_000_000_000);
+        let (metrics, warnings) = metrics(&profile(many.chain([(Access::Other, 7)])), 1_000_000_000);
         assert_eq!(metrics.len(), 2 + MOST_PLACES);
         assert_eq!(metrics[0].value, f64::from(100 * 100 + 99 * 50));
         assert_eq!(metrics[2].name, "accesses.port.0x63");
-        assert!(warning.unwrap().starts_with("52 ports"));
+        assert!(warnings[0].starts_with("52 ports"), "{warnings:?}");
+        assert!(warnings[1].starts_with("7 accesses are of more ports"), "{warnings:?}");
     }
 }

@@ -67,12 +67,16 @@ fn a_machine_reads_the_whole_request_and_then_the_end_of_its_input_when_it_is_as
 #[test]
 fn what_ssh_leaves_in_the_background_is_not_waited_for_and_its_last_words_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "head -c 100000 /dev/zero | tr '\\0' x >&2; echo gone >&2; sleep 100 & exit 1";
-    let mut connection = ssh(folder.path(), script).connect(&request()).unwrap();
+    let mark = folder.path().join("said");
+    let script = format!(
+        "head -c 100000 /dev/zero | tr '\\0' x >&2; echo gone >&2; touch {}; sleep 100 & exit 1",
+        mark.display()
+    );
+    let connection = ssh(folder.path(), &script).connect(&request()).unwrap();
     let begun = Instant::now();
-    while matches!(connection.read(&mut [0; 8]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-        && begun.elapsed() < Duration::from_secs(2)
-    {}
+    while !mark.exists() && begun.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(10));
+    }
     let said = connection.end().unwrap();
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert!(said.len() == LAST_WORDS && said.ends_with("xgone\n"), "{}", said.len());

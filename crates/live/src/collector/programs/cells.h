@@ -68,11 +68,14 @@ struct {
 
 /*
  * The cells of accesses, of all vCPUs together and of one. A guest chooses its ports, registers and addresses, and must
- * not take the room of other guests' exits. Half of all cells; and those of 250 accesses in 8 octaves, whose turns
- * have a cell each.
+ * not take the room of other guests' exits: half of all cells. A vCPU whose accesses have as many as those of 250 addresses
+ * in 8 octaves, whose turns have a cell each, has further addresses counted by page: a display without memory of its own
+ * has a million. Beyond the second limit accesses are counted together.
  */
 volatile const u32 most_access_cells;
-#define MOST_ACCESS_CELLS_OF_VCPU 4096
+#define MOST_ADDRESS_CELLS_OF_VCPU 4096
+#define MOST_ACCESS_CELLS_OF_VCPU 16384
+#define PAGE_OF(address) ((address) & ~4095ULL)
 
 /* How many accesses have got; user space counts them anew when it frees some. */
 struct {
@@ -139,6 +142,12 @@ INLINE struct cell *direct_cell(const struct cell_key *key)
 	return cell && same_key(&cell->key, key) ? cell : 0;
 }
 
+INLINE struct cell *known_cell(const struct cell_key *key)
+{
+	struct cell *cell = direct_cell(key);
+	return cell ? cell : map_lookup_elem(&cells, key);
+}
+
 /* Makes it that of the vCPU's other accesses. Only the octaves differ, so there are few of them. */
 INLINE void make_other(struct cell_key *key)
 {
@@ -164,11 +173,16 @@ static __attribute__((noinline)) struct cell *new_cell(struct vcpu *vcpu, struct
 	struct cell *cell = map_lookup_elem(&cells, key);
 	if (cell)
 		return cell;
+	if ((key->kind == KIND_MMIO_READ || key->kind == KIND_MMIO_WRITE) &&
+	    vcpu->access_cells >= MOST_ADDRESS_CELLS_OF_VCPU) {
+		key->value = PAGE_OF(key->value);
+		cell = known_cell(key);
+		if (cell)
+			return cell;
+	}
 	if (key->kind != KIND_REASON && !take_access_cell(vcpu)) {
 		make_other(key);
-		cell = direct_cell(key);
-		if (!cell)
-			cell = map_lookup_elem(&cells, key);
+		cell = known_cell(key);
 		if (cell)
 			return cell;
 	}
