@@ -33,7 +33,7 @@ pub enum StoreError {
         why: String,
     },
     /// It holds no study.
-    #[error("{} is not the result of a study: it has neither a readable study.json nor a readable plan.toml", folder.display())]
+    #[error("{} is not the result of a study: it has no readable study.json, and no readable plan.toml with a run", folder.display())]
     NoStudy {
         /// The folder.
         folder: PathBuf,
