@@ -9,6 +9,7 @@ mod host;
 mod kernel;
 mod last_words;
 mod libvirt;
+mod manager;
 mod pass_through;
 mod plan;
 mod qemu;

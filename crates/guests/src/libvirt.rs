@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::manager;
 use super::plan::{AgentChannel, LibvirtPlan};
 use super::qga::{AgentGuest, Virsh};
 use super::{Armed, Guest, GuestError, SshGuest};
@@ -16,11 +17,6 @@ use crate::Output;
 const SHUT_DOWN: Duration = Duration::from_secs(120);
 /// The time between two looks at it.
 const LOOK: Duration = Duration::from_millis(500);
-/// The time limit of a command: a domain with much memory takes minutes to start or to destroy, and a daemon that hangs
-/// holds virsh for ever.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// The most bytes of its output.
-const LARGEST_ANSWER: usize = 1 << 20;
 
 /// A domain. It is shut down at the end if it was started for the study.
 pub struct LibvirtGuest {
@@ -44,12 +40,7 @@ impl Tool {
         let line = format!("virsh -c {} {}", self.connect, words.join(" "));
         let mut command = Command::new(&self.program);
         command.args(["-q", "-c", &self.connect]).args(words).env("LC_ALL", "C");
-        let answer = programs::answer(&mut command, PATIENCE, LARGEST_ANSWER);
-        let answer = answer.map_err(|error| match error.is_missing() {
-            true => format!("Could not run `{line}`: {error}; install libvirt-clients"),
-            false => format!("`{line}`: {error}; try it by hand"),
-        })?;
-        answer.text().map_err(|said| format!("`{line}` failed: {said}"))
+        manager::ask(&line, &mut command, "install libvirt-clients")
     }
 }
 

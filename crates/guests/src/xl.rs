@@ -4,12 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::manager;
+
 const LOOK: Duration = Duration::from_millis(500);
-/// The time limit of a command: a domain with much memory takes minutes to create or to destroy, and without xenstored
-/// `xl` waits for ever.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// The most bytes of its output.
-const LARGEST_ANSWER: usize = 1 << 20;
 
 /// The program, or a mock of it.
 #[derive(Debug, Clone)]
@@ -28,12 +25,7 @@ impl Xl {
     /// Its message, or the reason why it could not be run.
     pub(super) fn ask(&self, words: &[&str]) -> Result<String, String> {
         let line = format!("xl {}", words.join(" "));
-        let answer = programs::answer(Command::new(&self.0).args(words), PATIENCE, LARGEST_ANSWER);
-        let answer = answer.map_err(|error| match error.is_missing() {
-            true => format!("Could not run `{line}`: {error}; this must be dom0 with xen-utils"),
-            false => format!("`{line}`: {error}; try it by hand"),
-        })?;
-        answer.text().map_err(|said| format!("`{line}` failed: {said}"))
+        manager::ask(&line, Command::new(&self.0).args(words), "this must be dom0 with xen-utils")
     }
 
     /// Tests whether a domain of this name exists.

@@ -28,13 +28,25 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Standard output without the space around it, or, if the program failed, its lines on standard error.
+    /// Standard output as it is, or, if the program failed, its lines on standard error.
     ///
     /// # Errors
     /// The lines on standard error, separated by semicolons; the exit status if there are none.
+    pub fn output(self) -> Result<Vec<u8>, String> {
+        self.succeeded().map(|()| self.stdout)
+    }
+
+    /// The same as text, without the space around it.
+    ///
+    /// # Errors
+    /// Those of [`Self::output`].
     pub fn text(&self) -> Result<String, String> {
+        self.succeeded().map(|()| String::from_utf8_lossy(&self.stdout).trim().to_owned())
+    }
+
+    fn succeeded(&self) -> Result<(), String> {
         if self.status.success() {
-            return Ok(String::from_utf8_lossy(&self.stdout).trim().to_owned());
+            return Ok(());
         }
         let said = String::from_utf8_lossy(&self.stderr);
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

@@ -22,8 +22,6 @@ use super::workload::Workload;
 use super::xen::XenHost;
 use crate::{console, interrupt};
 
-/// The interval of checks whether a command has ended.
-const LOOK: Duration = Duration::from_millis(10);
 /// The interval in which a collector is looked after while tables are far apart.
 const STEP: Duration = Duration::from_secs(30);
 
@@ -74,7 +72,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Tables { names: VmNames::default(), grouping, source: LiveSource::of(&collector), arguments };
     let watched = Watched::of(&watch, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
-        let status = wait_for(workload, &mut collector, &stop)?;
+        // The command is not ended because of an error of counting.
+        let mut kept = Ok(());
+        let status = workload.wait(&stop, || {
+            if kept.is_ok() {
+                kept = collector.keep();
+            }
+        })?;
+        kept?;
         tables.show_last(collector)?;
         watched.status();
         return Ok(status);
@@ -86,24 +91,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     tables.show_last(collector)?;
     Ok(ExitCode::from(watched.status()))
-}
-
-/// Waits for the end of a command, however long it takes.
-fn wait_for(
-    mut workload: Workload,
-    collector: &mut Collector,
-    stop: &AtomicBool,
-) -> anyhow::Result<ExitCode> {
-    // The command is not ended because of an error of counting.
-    let mut kept = Ok(());
-    loop {
-        if let Some(status) = workload.ended(stop)? {
-            kept?;
-            return Ok(status);
-        }
-        kept = kept.and_then(|()| collector.keep());
-        std::thread::sleep(LOOK);
-    }
 }
 
 /// Waits for a moment, however far away; false if `stop` was set before.

@@ -39,12 +39,13 @@ impl Workload {
         Ok(status.map(as_a_shell_says))
     }
 
-    /// Waits for it.
-    pub(crate) fn wait(mut self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    /// Waits for it, and does `meanwhile` a hundred times a second.
+    pub(crate) fn wait(mut self, stop: &AtomicBool, mut meanwhile: impl FnMut()) -> anyhow::Result<ExitCode> {
         loop {
             if let Some(status) = self.ended(stop)? {
                 return Ok(status);
             }
+            meanwhile();
             std::thread::sleep(LOOK);
         }
     }

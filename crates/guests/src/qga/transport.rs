@@ -137,7 +137,7 @@ impl Transport for Virsh {
         // virsh gives up before, unless libvirt's daemon holds it.
         let said = programs::answer(&mut virsh, 2 * PATIENCE, LARGEST_ANSWER)
             .map_err(|error| format!("{} at `{command}`: {error}", self.program.display()))?;
-        said.text().and_then(|_| answer(&said.stdout))
+        said.output().and_then(|bytes| answer(&bytes))
     }
 }
 

@@ -245,10 +245,9 @@ impl Family {
 /// A reason, port, address or label without events has the value 0 in a run in which events were counted by it.
 fn fill_unseen(found: &mut [Series]) {
     type InWorkload = (u32, usize, u32);
-    let of_host = |series: &&mut Series| series.source == Source::Host;
     let mut shown: BTreeMap<(String, Family), BTreeSet<InWorkload>> = BTreeMap::new();
     let mut places: BTreeMap<(String, InWorkload), usize> = BTreeMap::new();
-    for series in found.iter_mut().filter(of_host) {
+    for series in found.iter().filter(|series| series.source == Source::Host) {
         for (&(guests, arm), blocks) in &series.values {
             for (&block, &value) in blocks {
                 let cell = (guests, arm, block);
@@ -261,14 +260,12 @@ fn fill_unseen(found: &mut [Series]) {
             }
         }
     }
-    for ((workload, family), cells) in &mut shown {
+    for ((workload, _), cells) in shown.iter_mut().filter(|((_, family), _)| *family == Family::Accesses) {
         // A run with so many has left out others.
-        let has_all = |cell: &InWorkload| {
-            places.get(&(workload.clone(), *cell)).is_none_or(|&places| places < MOST_PLACES)
-        };
-        cells.retain(|cell| *family != Family::Accesses || has_all(cell));
+        cells
+            .retain(|cell| places.get(&(workload.clone(), *cell)).is_none_or(|&places| places < MOST_PLACES));
     }
-    for series in found.iter_mut().filter(of_host) {
+    for series in found.iter_mut().filter(|series| series.source == Source::Host) {
         let Some(family) = Family::of(&series.metric) else { continue };
         for &(guests, arm, block) in shown.get(&(series.workload.clone(), family)).into_iter().flatten() {
             series.values.entry((guests, arm)).or_default().entry(block).or_insert(0.0);

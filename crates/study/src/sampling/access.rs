@@ -51,7 +51,8 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Vec<S
         return (Vec::new(), Vec::new());
     }
     let mut places: BTreeMap<Place, u64> = BTreeMap::new();
-    for (access, exits) in profile.accesses() {
+    let accesses = profile.accesses();
+    for (&access, exits) in &accesses {
         if let Some(place) = Place::of(access) {
             *places.entry(place).or_default() += exits.count;
         }
@@ -80,7 +81,7 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> (Vec<Metric>, Vec<S
             exits::agree(left_out as u64, "its", "their"),
         )
     });
-    let other = profile.accesses().get(&Access::Other).map_or(0, |exits| exits.count);
+    let other = accesses.get(&Access::Other).map_or(0, |exits| exits.count);
     let without_place = (other > 0).then(|| {
         format!(
             "{other} {} of more ports, addresses and registers than are told apart, and in no figure",

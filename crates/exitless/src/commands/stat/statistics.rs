@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> any
     let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
     let watched = Watched::of(&Watch { processes: asked, ..Watch::default() }, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
-        let status = workload.wait(stop)?;
+        let status = workload.wait(stop, || ())?;
         show()?;
         watched.status();
         return Ok(status);

@@ -222,11 +222,8 @@ fn libvirt(root: &Path, name: &str) -> anyhow::Result<Subject> {
     let mut said = None;
     if root == Path::new("/") {
         match virsh(&["--readonly", "dumpxml", "--domain", name]) {
-            Ok(answer) => match answer.text() {
-                Ok(_) => {
-                    let name = format!("libvirt domain {name}");
-                    return Ok(Subject::of_text(name, answer.stdout, source, files));
-                }
+            Ok(answer) => match answer.output() {
+                Ok(xml) => return Ok(Subject::of_text(format!("libvirt domain {name}"), xml, source, files)),
                 Err(why) => said = Some(why),
             },
             // Without virsh, the file may still exist.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use domain::Text;
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
 
@@ -106,10 +106,8 @@ pub(super) fn domain(
              it to libvirt where virsh is, by `virsh define FILE` (domain {name})"
         )
     })?;
-    if let Err(said) = said.text() {
-        bail!("`virsh {}` failed: {said}", dump.join(" "));
-    }
-    let old = Text::new(format!("libvirt domain {name}"), said.stdout);
+    let xml = said.output().map_err(|said| anyhow!("`virsh {}` failed: {said}", dump.join(" ")))?;
+    let old = Text::new(format!("libvirt domain {name}"), xml);
     let new = fixed(&old)?;
     let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
     let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
