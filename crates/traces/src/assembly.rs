@@ -8,10 +8,11 @@
 use exits::{Losses, Profile, Span, Timeline, Vcpu};
 use rustc_hash::FxHashMap;
 
+use crate::bounded::AccessRoom;
 use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::pairing::{Closed, Pairing, Shared};
-use crate::rows::{self, MOST_ACCESSES};
+use crate::rows;
 use crate::thread::Thread;
 use crate::{AccessRecord, ExitRecord, Options, Sink};
 
@@ -48,7 +49,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
             timeline: Timeline::default(),
             losses: Losses::default(),
             marks: LossMarks::default(),
-            accesses_left: MOST_ACCESSES,
+            access_room: AccessRoom::default(),
             whole_exits: false,
             note_accesses: S::WANTS_ACCESSES,
             from_ns: 0,

@@ -1,9 +1,34 @@
-//! Sums of exits with a limit of different accesses: a guest that goes through all MSRs or addresses must not fill the
-//! memory of whoever sums up for hours.
+//! The limit of different accesses: a guest that goes through all MSRs or addresses must not fill the memory of whoever
+//! counts for hours.
 
 use exits::{Access, Exits, Profile};
 
-use crate::rows::MOST_ACCESSES;
+/// Different accesses kept apart, all vCPUs together; a row takes a few hundred bytes.
+pub(crate) const MOST_ACCESSES: usize = 16_384;
+
+/// Room for different accesses. An access that finds none is [`Access::Other`] of its vCPU.
+#[derive(Debug)]
+pub(crate) struct AccessRoom(pub(crate) usize);
+
+impl Default for AccessRoom {
+    fn default() -> Self {
+        Self(MOST_ACCESSES)
+    }
+}
+
+impl AccessRoom {
+    /// Takes room for one more access, if there is any.
+    pub(crate) fn take(&mut self) -> bool {
+        let fits = self.0 > 0;
+        self.0 -= usize::from(fits);
+        fits
+    }
+
+    /// The row that counts `access`: its own if it has one or there is room for it.
+    pub(crate) fn row(&mut self, access: Access, is_known: bool) -> Access {
+        if is_known || access == Access::Other || self.take() { access } else { Access::Other }
+    }
+}
 
 /// The different accesses of all vCPUs, those summed up as others apart.
 pub(crate) fn different_accesses(profile: &Profile) -> usize {
@@ -14,8 +39,8 @@ pub(crate) fn different_accesses(profile: &Profile) -> usize {
 /// Adds `other` to `profile` as [`Profile::merge`] does, with the limit that recordings have: once `profile` has 16,384
 /// different accesses, new ones are [`Access::Other`] of their vCPU.
 pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
-    let mut left = MOST_ACCESSES.saturating_sub(different_accesses(profile));
-    if different_accesses(other) <= left {
+    let mut room = AccessRoom(MOST_ACCESSES.saturating_sub(different_accesses(profile)));
+    if different_accesses(other) <= room.0 {
         return profile.merge(other);
     }
     let mut bounded = other.clone();
@@ -25,14 +50,8 @@ pub fn merge_bounded(profile: &mut Profile, other: &Profile) {
         let mut beyond = Exits::default();
         let accesses = &mut bounded.vcpu(theirs.vcpu).accesses;
         accesses.retain(|access, exits| {
-            let is_known = *access == Access::Other || known.is_some_and(|known| known.contains_key(access));
-            if is_known {
-                return true;
-            }
-            let fits = left > 0;
-            if fits {
-                left -= 1;
-            } else {
+            let fits = room.row(*access, known.is_some_and(|known| known.contains_key(access))) == *access;
+            if !fits {
                 beyond.merge(exits);
             }
             fits

@@ -12,6 +12,7 @@
 use exits::{Access, ExitReason, Losses, Timeline};
 
 use crate::AccessRecord;
+use crate::bounded::AccessRoom;
 use crate::event::{Event, Kind};
 use crate::losses::LossMarks;
 use crate::rows::{AccessRows, ReasonRows};
@@ -23,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) losses: Losses,
     pub(crate) marks: LossMarks,
     /// Rows of accesses that may still be made.
-    pub(crate) accesses_left: usize,
+    pub(crate) access_room: AccessRoom,
     /// Accesses have no time of their own: the whole exit is theirs.
     pub(crate) whole_exits: bool,
     /// Whoever takes the exits wants all of their accesses.
@@ -271,7 +272,7 @@ impl Pairing {
         if event.kind == Kind::MmioUnsatisfied {
             return;
         }
-        let Some(number) = self.accesses.find(event, &mut shared.accesses_left) else { return };
+        let Some(number) = self.accesses.find(event, &mut shared.access_room) else { return };
         let noted = if shared.note_accesses { self.noted(event) } else { None };
         let row = self.accesses.row(number);
         row.count += 1;

@@ -22,7 +22,7 @@ fn run_with(events: &[Event], marks: LossMarks, time: std::ops::Range<u64>) -> R
         timeline: Timeline::default(),
         losses: Losses::default(),
         marks,
-        accesses_left: 10,
+        access_room: AccessRoom(10),
         whole_exits: false,
         note_accesses: true,
         from_ns: time.start,

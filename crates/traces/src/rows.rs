@@ -3,15 +3,13 @@
 use exits::{Access, ExitReason, Exits, SeriesIndex, Slice, Timeline, VcpuExits};
 use rustc_hash::FxHashMap;
 
+use crate::bounded::AccessRoom;
 use crate::event::{Event, Kind};
 
 /// Exit codes below this have a number of their own in a table; AVIC's, the highest common ones, end at 0x403.
 const DIRECT: usize = 0x410;
 /// No row yet.
 const NONE: u16 = u16::MAX;
-
-/// Different accesses kept apart in a recording, all vCPUs together; a row takes a few hundred bytes.
-pub(crate) const MOST_ACCESSES: usize = 16_384;
 
 /// The exits of one reason.
 #[derive(Debug)]
@@ -114,16 +112,16 @@ impl Default for AccessRows {
 }
 
 impl AccessRows {
-    /// The number of the row for this event's access, or of that for [`Access::Other`] when `left` says that there
-    /// is room for no more. `None` for an event that is about none.
+    /// The number of the row for this event's access, or of that for [`Access::Other`] when there is no `room`
+    /// for it. `None` for an event that is about none.
     #[inline]
-    pub(crate) fn find(&mut self, event: &Event, left: &mut usize) -> Option<u32> {
+    pub(crate) fn find(&mut self, event: &Event, room: &mut AccessRoom) -> Option<u32> {
         let place = Self::place(event);
         let recent = &self.recent[place];
         if recent.value == event.value && recent.kind == event.kind && event.kind != Kind::Exit {
             return Some(recent.row);
         }
-        self.find_elsewhere(event, left)
+        self.find_elsewhere(event, room)
     }
 
     /// Registers of a device are next to each other, those of different devices in different pages.
@@ -132,19 +130,18 @@ impl AccessRows {
     }
 
     #[cold]
-    fn find_elsewhere(&mut self, event: &Event, left: &mut usize) -> Option<u32> {
+    fn find_elsewhere(&mut self, event: &Event, room: &mut AccessRoom) -> Option<u32> {
         let key = (event.kind, event.value);
         if let Some(&row) = self.index.get(&key) {
             self.recent[Self::place(event)] = Recent { value: event.value, row, kind: event.kind };
             return Some(row);
         }
         let access = event.access()?;
-        if *left == 0 {
+        if !room.take() {
             let other = self.other.unwrap_or_else(|| self.add(Access::Other));
             self.other = Some(other);
             return Some(other);
         }
-        *left -= 1;
         let row = self.add(access);
         self.index.insert(key, row);
         Some(row)
@@ -207,12 +204,12 @@ mod tests {
     #[test]
     fn accesses_that_share_a_place_stay_apart() {
         let mut rows = AccessRows::default();
-        let mut left = MOST_ACCESSES;
+        let mut room = AccessRoom::default();
         let numbers = [0, RECENT as u64, 5, u64::MAX, 0, RECENT as u64, 0x1000, 0];
         for kind in [Kind::PortRead, Kind::PortWrite, Kind::MsrWrite] {
             for value in numbers {
                 let event = Event { time_ns: 0, value, extra: 0, thread: 0, cpu: 0, kind };
-                let row = rows.find(&event, &mut left).unwrap();
+                let row = rows.find(&event, &mut room).unwrap();
                 rows.row(row).count += 1;
             }
         }
@@ -226,18 +223,18 @@ mod tests {
         let mut rows = AccessRows::default();
         for kind in [Kind::Exit, Kind::Entry, Kind::Runnable] {
             let event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind };
-            assert_eq!(rows.find(&event, &mut 9), None, "{kind:?}");
+            assert_eq!(rows.find(&event, &mut AccessRoom::default()), None, "{kind:?}");
         }
     }
 
     #[test]
     fn accesses_beyond_the_limit_are_others() {
         let mut rows = AccessRows::default();
-        let mut left = 1;
+        let mut room = AccessRoom(1);
         for id in [0, 1, 0, 2] {
             let event =
                 Event { time_ns: 0, value: id, extra: 0, thread: 0, cpu: 0, kind: Kind::IncompleteIpi };
-            let row = rows.find(&event, &mut left).unwrap();
+            let row = rows.find(&event, &mut room).unwrap();
             rows.row(row).count += 1;
         }
         let found: Vec<_> = rows.rows.iter().map(|(access, exits)| (*access, exits.count)).collect();

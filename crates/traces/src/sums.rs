@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use exits::{Access, Exits, Profile, SeriesKey, Slice};
+use exits::{Exits, Profile, SeriesKey, Slice};
 
-use crate::rows::MOST_ACCESSES;
+use crate::bounded::AccessRoom;
 use crate::{AccessRecord, ExitRecord, Sink};
 
 /// Sums of the exits since they were last taken. Clones share them. Accesses beyond the limit that recordings have, of
@@ -15,8 +15,7 @@ pub struct Sums(Arc<Mutex<Sum>>);
 #[derive(Debug, Default)]
 struct Sum {
     profile: Profile,
-    /// Different accesses, those summed up as others apart.
-    accesses: usize,
+    room: AccessRoom,
 }
 
 impl Sums {
@@ -36,7 +35,7 @@ impl Sink for Sums {
 
     fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
         let mut sum = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Sum { profile, accesses: different } = &mut *sum;
+        let Sum { profile, room } = &mut *sum;
         let series = profile.timeline.series(SeriesKey { vm: exit.vcpu.vm, reason: exit.reason });
         let slice = Slice { count: 1, handling_ns: exit.handling_ns.unwrap_or(0) };
         profile.timeline.add(series, exit.time_ns, slice);
@@ -46,14 +45,7 @@ impl Sink for Sums {
         let row = profile.vcpu(exit.vcpu);
         add(row.reasons.entry(exit.reason).or_default(), exit.handling_ns);
         for one in accesses {
-            let access = match row.accesses.contains_key(&one.access) || one.access == Access::Other {
-                true => one.access,
-                false if *different >= MOST_ACCESSES => Access::Other,
-                false => {
-                    *different += 1;
-                    one.access
-                }
-            };
+            let access = room.row(one.access, row.accesses.contains_key(&one.access));
             add(row.accesses.entry(access).or_default(), one.handling_ns);
         }
     }
@@ -74,7 +66,8 @@ fn add(exits: &mut Exits, handling_ns: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use exits::{Direction, ExitReason, Vcpu};
+    use crate::bounded::MOST_ACCESSES;
+    use exits::{Access, Direction, ExitReason, Vcpu};
 
     #[test]
     fn a_guest_that_goes_through_all_registers_takes_no_more_memory_than_a_recording() {

@@ -3,7 +3,7 @@
 use exits::{Access, ExitReason, Exits, Profile, SeriesIndex, SeriesKey, Slice, Timeline, Vcpu};
 use rustc_hash::FxHashMap;
 
-use crate::rows::MOST_ACCESSES;
+use crate::bounded::AccessRoom;
 use crate::{AccessRecord, ExitRecord};
 
 /// Rows that any recording may have: a vCPU's exits of one reason.
@@ -26,7 +26,7 @@ pub(super) struct Tally {
     vcpus: Vec<Counted>,
     timeline: Timeline,
     rows: u64,
-    accesses: usize,
+    room: AccessRoom,
 }
 
 /// The exits of one vCPU.
@@ -76,14 +76,7 @@ impl Tally {
 
     fn access(&mut self, at: usize, one: &AccessRecord) {
         let known = &mut self.vcpus[at].accesses;
-        let access = match known.contains_key(&one.access) {
-            false if self.accesses >= MOST_ACCESSES => Access::Other,
-            false => {
-                self.accesses += 1;
-                one.access
-            }
-            true => one.access,
-        };
+        let access = self.room.row(one.access, known.contains_key(&one.access));
         let exits = known.entry(access).or_default();
         exits.count += 1;
         one.handling_ns.into_iter().for_each(|ns| exits.handling.add(ns));
