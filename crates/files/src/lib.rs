@@ -13,6 +13,7 @@ mod inside;
 mod look;
 mod open;
 mod replacement;
+mod user;
 
 pub use directory::{Directory, Missing};
 pub use error::Error;
@@ -20,3 +21,4 @@ pub use inside::Inside;
 pub use look::{look, look_at_files, look_into};
 pub use open::{read, read_end, read_start, regular};
 pub use replacement::{Replacement, sync_parent, write};
+pub use user::user_cache;

@@ -1,6 +1,5 @@
 //! The cache of laboratories on this machine, and its locks.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +61,7 @@ impl Cache {
     /// # Errors
     /// [`Error::CachePlace`].
     pub fn of_user() -> Result<Self, Error> {
-        Self::checked(Path::new("/"), &of_user(&|name| std::env::var_os(name), Path::new(PASSWD)))
+        Self::checked(Path::new("/"), &files::user_cache().join("exitless/lab"))
     }
 
     /// The cache at a folder below `start`, which is trusted.
@@ -192,24 +191,6 @@ impl Cache {
     }
 }
 
-const PASSWD: &str = "/etc/passwd";
-
-/// The path of the user's cache: from the environment, otherwise below the home directory from passwd(5),
-/// otherwise below the directory of temporary files, by the user's ID.
-fn of_user(variable: &dyn Fn(&str) -> Option<OsString>, passwd: &Path) -> PathBuf {
-    let user = rustix::process::geteuid().as_raw();
-    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let known = || {
-        let users = fs::read_to_string(passwd).ok()?;
-        let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-        let own = fields.find(|fields| fields.get(2).and_then(|number| number.parse().ok()) == Some(user))?;
-        own.get(5).map(PathBuf::from).filter(|home| home.is_absolute())
-    };
-    let home = || absolute("HOME").or_else(known).map(|home| home.join(".cache"));
-    let base = absolute("XDG_CACHE_HOME").or_else(home);
-    base.unwrap_or_else(|| std::env::temp_dir().join(format!("exitless-{user}"))).join("exitless").join("lab")
-}
-
 fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(runs) else { return Vec::new() };
     entries
@@ -296,24 +277,6 @@ mod tests {
             assert!(matches!(checked(), Err(Error::CachePlace(_))), "{}", planted.display());
             std::os::unix::fs::chown(&planted, Some(0), None).unwrap();
         }
-    }
-
-    #[test]
-    fn without_a_home_in_the_environment_the_hosts_users_are_asked() {
-        let root = tempfile::tempdir().unwrap();
-        let passwd = root.path().join("passwd");
-        let user = rustix::process::geteuid().as_raw();
-        fs::write(&passwd, format!("odd\nx:x:7{user}:0::/no:\nme:x:{user}:0:a:/my/home:/bin/sh\n")).unwrap();
-        let nothing = |_: &str| None;
-        assert_eq!(of_user(&nothing, &passwd), Path::new("/my/home/.cache/exitless/lab"));
-        let relative = |_: &str| Some(OsString::from("x"));
-        assert_eq!(of_user(&relative, &passwd), Path::new("/my/home/.cache/exitless/lab"));
-        let home = |name: &str| (name == "HOME").then(|| OsString::from("/h"));
-        assert_eq!(of_user(&home, &passwd), Path::new("/h/.cache/exitless/lab"));
-        // The directory of temporary files is safe: a directory of that name that another user made is
-        // rejected.
-        let last = of_user(&nothing, Path::new("/no/such"));
-        assert!(last.ends_with(format!("exitless-{user}/exitless/lab")), "{}", last.display());
     }
 
     #[test]

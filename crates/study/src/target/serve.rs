@@ -42,11 +42,6 @@ pub enum ServeError {
     /// The directory of the locks cannot be used.
     #[error(transparent)]
     Place(#[from] files::Error),
-    /// There is no directory for the locks.
-    #[error(
-        "Could not find this user's cache directory: neither XDG_CACHE_HOME nor HOME is an absolute path"
-    )]
-    NoPlace,
     /// The same study is still running for an earlier connection.
     #[error("The same study is still running here for an earlier connection, which did not end within {} s", PATIENCE.as_secs())]
     Busy,

@@ -36,7 +36,7 @@ pub(super) struct Alone {
 
 impl Alone {
     pub(super) fn take(study: &str, stop: &AtomicBool) -> Result<Self, ServeError> {
-        Self::take_in(&place()?, study, stop)
+        Self::take_in(&place(), study, stop)
     }
 
     /// Takes the lock of a study below `place`, into which others can put nothing: root ends the process that a lock
@@ -95,13 +95,8 @@ impl Drop for Alone {
 }
 
 /// The directory of the locks of this process's user.
-fn place() -> Result<PathBuf, ServeError> {
-    if geteuid().is_root() {
-        return Ok(PathBuf::from(OF_ROOT));
-    }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache.map(|cache| cache.join(OF_USER)).ok_or(ServeError::NoPlace)
+fn place() -> PathBuf {
+    if geteuid().is_root() { PathBuf::from(OF_ROOT) } else { files::user_cache().join(OF_USER) }
 }
 
 /// Asks the process whose ID is in a lock to end, if it runs `program`. The lock is held, but the ID may be that of an
