@@ -13,8 +13,8 @@ use live::pause;
 
 /// The time limit of the first message: a laboratory has to boot, or an earlier server has to end its guests.
 const FIRST_WORD: Duration = Duration::from_secs(300);
-/// The time limit of other messages. The other side sends a sign of life every 10 s of its clock, for which an emulated
-/// host needs more than 10 s of its emulator's time.
+/// The time limit of other messages. The other side sends a sign of life every 2 s of its clock, for which an emulated
+/// host needs up to 24 s of its emulator's time.
 const SILENCE: Duration = Duration::from_secs(120);
 /// The time limit of the answer to the request to stop: the other side undoes its changes and ends its guests.
 const LAST_WORD: Duration = Duration::from_secs(300);
