@@ -48,7 +48,7 @@ pub struct Vms {
 }
 
 /// A process with one VM or several: KVM's descriptors do not show to which VM a vCPU belongs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
     /// The process.
     pub pid: i32,

@@ -404,25 +404,7 @@ mod tests {
     use host::vms::HeldProcess;
 
     fn vm(pid: i32, start_ticks: u64) -> Vm {
-        Vm {
-            pid,
-            vmm: Vmm::Qemu,
-            management: Management::default(),
-            command: "qemu".to_owned(),
-            name: format!("vm{pid}"),
-            arguments: Vec::new(),
-            start_ticks,
-            started: None,
-            vm_fds: Vec::new(),
-            vcpus: Vec::new(),
-            threads: Vec::new(),
-            vhost: Vec::new(),
-            iothreads: Vec::new(),
-            monitors: Vec::new(),
-            devices: Vec::new(),
-            vfio: Vec::new(),
-            debugfs: Vec::new(),
-        }
+        Vm { pid, command: "qemu".to_owned(), name: format!("vm{pid}"), start_ticks, ..Vm::default() }
     }
 
     /// What is found of VMs 7 and 8: both, none because it cannot be looked, 8 and that 7 blocks inspection, and 8 alone.

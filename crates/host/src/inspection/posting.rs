@@ -185,13 +185,10 @@ mod tests {
         }
         fs::create_dir_all(at("sys/class/vfio-dev/vfio3")).unwrap();
         symlink("../../../0000:66:00.1", at("sys/class/vfio-dev/vfio3/device")).unwrap();
-        let vm: Vm = serde_json::from_value(serde_json::json!({
-            "pid": 1, "vmm": "qemu", "command": "qemu", "name": "web", "arguments": [], "start_ticks": 0,
-            "started": null, "vm_fds": [], "vcpus": [], "threads": [], "vhost": [], "iothreads": [],
-            "monitors": [], "devices": [{"pci": "0000:67:00.0"}, {"sysfs": "/sys/x"}],
-            "vfio": ["/dev/vfio/12", "/dev/vfio/devices/vfio3", "/dev/vfio/99"], "debugfs": []
-        }))
-        .unwrap();
+        let vfio = ["/dev/vfio/12", "/dev/vfio/devices/vfio3", "/dev/vfio/99"].map(std::path::PathBuf::from);
+        let devices =
+            vec![AssignedDevice::Pci("0000:67:00.0".to_owned()), AssignedDevice::Sysfs("/sys/x".into())];
+        let vm = Vm { devices, vfio: vfio.to_vec(), ..Vm::default() };
         assert_eq!(devices_of(root.path(), &vm), ["0000:65:00.0", "0000:66:00.1", "0000:67:00.0"]);
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The program that runs a VM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Vmm {
@@ -18,6 +18,7 @@ pub enum Vmm {
     /// firecracker, also inside its jailer.
     Firecracker,
     /// Another one, identified by the process's name.
+    #[default]
     Other,
 }
 

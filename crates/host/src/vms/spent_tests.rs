@@ -1,18 +1,18 @@
-use super::super::{NamedThread, Vcpu, Vmm};
+use super::super::{NamedThread, Vcpu};
 use super::*;
 use proptest::prelude::*;
 
 fn vm() -> Vm {
-    let text = serde_json::json!({
-        "pid": 10, "vmm": Vmm::Qemu, "command": "qemu", "name": "web", "arguments": [], "start_ticks": 1,
-        "started": null, "vm_fds": [4], "vcpus": [], "threads": [10, 11, 12, 13], "vhost": [], "iothreads": [],
-        "monitors": [], "devices": [], "vfio": [], "debugfs": [],
-    });
-    let mut vm: Vm = serde_json::from_value(text).unwrap();
-    vm.iothreads = vec![NamedThread { tid: 12, name: "io0".to_owned(), kernel: false }];
-    vm.vhost = vec![NamedThread { tid: 20, name: "vhost-10".to_owned(), kernel: true }];
-    vm.vcpus = vec![Vcpu { number: 0, thread: Some(11), ..Vcpu::default() }];
-    vm
+    Vm {
+        pid: 10,
+        name: "web".to_owned(),
+        start_ticks: 1,
+        threads: vec![10, 11, 12, 13],
+        iothreads: vec![NamedThread { tid: 12, name: "io0".to_owned(), kernel: false }],
+        vhost: vec![NamedThread { tid: 20, name: "vhost-10".to_owned(), kernel: true }],
+        vcpus: vec![Vcpu { number: 0, thread: Some(11), ..Vcpu::default() }],
+        ..Vm::default()
+    }
 }
 
 fn write(root: &Path, pid: i32, tid: i32, ran_ns: u64, guest_ticks: u64, wake_ups: u64) {

@@ -12,21 +12,16 @@ fn vm(pid: i32, name: &str, vmm: Vmm) -> Vm {
     Vm {
         pid,
         vmm,
-        management: Default::default(),
         command: "sandbox\u{1b}".to_owned(),
         name: name.to_owned(),
-        arguments: Vec::new(),
         start_ticks: 1,
         started: Some(1_700_000_000),
         vm_fds: vec![8],
         vcpus: (0..4).map(vcpu).collect(),
         threads: vec![pid],
         vhost: vec![NamedThread { tid: 3, name: "vhost-40".to_owned(), kernel: false }],
-        iothreads: Vec::new(),
-        monitors: Vec::new(),
         devices: vec![AssignedDevice::Pci("0000:65:00.0".to_owned())],
-        vfio: Vec::new(),
-        debugfs: Vec::new(),
+        ..Vm::default()
     }
 }
 
