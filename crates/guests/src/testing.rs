@@ -3,8 +3,21 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::GuestError;
+
 /// A limit that no script here reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Runs a script that writes its process ID to `pid` and then goes on for ever, until a limit ends it, and gives the ID. On a
+/// busy machine a short limit may be over before the script began; then it is given a longer one.
+pub(crate) fn beyond_limits(pid: &Path, mut run: impl FnMut(Duration) -> GuestError) -> String {
+    let found = [500, 5_000, 50_000].into_iter().find_map(|limit| {
+        let refusal = run(Duration::from_millis(limit));
+        assert!(matches!(refusal, GuestError::Limit { .. }), "{refusal}");
+        std::fs::read_to_string(pid).ok().filter(|pid| pid.ends_with('\n'))
+    });
+    found.expect("the script never began")
+}
 
 /// Tests whether a process ends soon; a zombie counts as ended.
 pub(crate) fn ends(pid: &str) -> bool {
