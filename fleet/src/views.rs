@@ -83,14 +83,24 @@ const FINDINGS: &str = "SELECT host_name AS host, time AS seen, section, section
 const APICV_STATE: &str = "SELECT hosts.host, vm, state, mode, array_to_string(inhibit_reasons, ' ') AS reasons, \
      mechanism, capable, enabled, vcpus, active_vcpus FROM hosts LEFT JOIN vms ON hosts.host = vms.host";
 
+/// The reasons of exits in which a guest sleeps ([`ExitReason::is_sleep`](exits::ExitReason::is_sleep)), for `IN`.
+macro_rules! sleep_reasons {
+    () => {
+        "('HLT', 'MWAIT_INSTRUCTION', 'hlt', 'mwait', 'idle-halt', 'vmgexit_ap_hlt_loop')"
+    };
+}
+pub(crate) use sleep_reasons;
+
 /// Exits and their handling by VM and reason, over all intervals; `cpu_percent` is of one CPU.
-const EXITS_BY_REASON: &str = "SELECT host_name AS host, vm_name AS vm, isa, reason, \
-     upper(reason) LIKE 'HLT%' OR upper(reason) LIKE '%MWAIT%' AS is_idle, \
-     sum(exits) AS exits, sum(samples) AS samples, sum(handling_ns) AS handling_ns, \
+const EXITS_BY_REASON: &str = concat!(
+    "SELECT host_name AS host, vm_name AS vm, isa, reason, coalesce(reason, '') IN ",
+    sleep_reasons!(),
+    " AS is_idle, sum(exits) AS exits, sum(samples) AS samples, sum(handling_ns) AS handling_ns, \
      sum(handling_ns) / 1e9 AS handling_s, max(max_ns) AS max_ns, \
      100.0 * sum(handling_ns) / nullif(max(observed_ns), 0) AS cpu_percent \
      FROM raw.exits LEFT JOIN (SELECT host_name AS watched, sum(observed_ns) AS observed_ns FROM raw.intervals \
-     GROUP BY host_name) ON host_name = watched GROUP BY host_name, vm_name, isa, reason";
+     GROUP BY host_name) ON host_name = watched GROUP BY host_name, vm_name, isa, reason"
+);
 
 /// What IPIs cost, in cycles, and on hardware in nanoseconds.
 const IPI_COST: &str = "SELECT host_name AS host, time AS seen, kernel, measure, arm, runs, median_cycles, p99_cycles, \
@@ -101,3 +111,13 @@ const IPI_COST: &str = "SELECT host_name AS host, time AS seen, kernel, measure,
 const EXPERIMENTS: &str = "SELECT host_name AS host, time AS started, study, target, emulated, kernel, workload, metric, \
      metric_source, unit, better, guests, arm, is_baseline, runs, mean, median, low, high, change, change_low, \
      change_high, change_scale, p_value, p_holm, finding FROM raw.experiments";
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sleep_is_what_all_commands_call_so() {
+        let sleep = exits::ExitReason::known().filter(|reason| reason.is_sleep());
+        let names: Vec<String> = sleep.map(|reason| format!("'{reason}'")).collect();
+        assert_eq!(sleep_reasons!(), format!("({})", names.join(", ")));
+    }
+}

@@ -46,6 +46,14 @@ fn names_are_unique_and_nothing_is_empty() {
 }
 
 #[test]
+fn what_all_commands_call_sleep_is_of_a_device_that_sleeps() {
+    let table = table();
+    for reason in ExitReason::known().filter(|reason| reason.is_sleep()) {
+        assert!(table.of_reason(reason).is_some_and(|device| device.sleeps), "{reason}");
+    }
+}
+
+#[test]
 fn each_cure_says_what_to_change_and_has_a_source() {
     for device in table().devices {
         for cure in &device.cures {

@@ -29,7 +29,6 @@ pub use estimate::{FEWEST_EXITS, FEWEST_RECORDINGS};
 pub use interval::{Basis, Effect, Estimate};
 pub use order::{ComparisonOrder, UnknownComparisonOrder};
 pub use row::{ComparedRow, Figures, Remainder, Sum};
-pub use side::is_idle;
 pub use subject::{ComparedVm, Subject};
 
 use estimate::{OneSide, Pair};

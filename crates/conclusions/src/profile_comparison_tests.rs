@@ -85,6 +85,49 @@ fn time_asleep_is_in_no_sum() {
     assert!(matches!(by_vm.rows[0].time.unwrap().basis, Some(Basis::Blocks { .. })));
 }
 
+/// Each kind of sleep is that of [`ExitReason::is_sleep`]; AMD's idle HLT is one.
+#[test]
+fn the_mean_of_all_is_of_exits_that_are_handled() {
+    for sleep in [HLT, ExitReason::svm(0xa6), ExitReason::vmx(36)] {
+        // A guest that sleeps now and then: each second quarter of the recording.
+        let sleeping: Vec<Some> =
+            (0..100).filter(|cell| cell % 50 < 25).map(|cell| (sleep, cell, 50, 900_000)).collect();
+        let side = |ns| profile(1, 100, &[even(MSR, 100, 10, ns), sleeping.clone()].concat());
+        let found = compared(&side(1000), &side(2000));
+        assert_eq!(found.total.mean.unwrap().interval, row(&found, MSR).mean.unwrap().interval, "{sleep}");
+        assert_eq!(found.total.time.unwrap().interval, row(&found, MSR).time.unwrap().interval, "{sleep}");
+        assert!(row(&found, sleep).idle);
+    }
+}
+
+/// A grouping that needs a timeline of its own takes sleep out of its rows as the others do.
+#[test]
+fn sleep_is_in_no_row_of_a_vcpu() {
+    let all = |ns| {
+        let sleeping = (0..100).filter(|cell| cell % 50 < 25).map(|cell| (HLT, cell, 50, 900_000));
+        [even(MSR, 100, 10, ns), sleeping.collect()].concat()
+    };
+    let grouping = Grouping::new([Dimension::Vcpu]).unwrap();
+    let sides = [1000, 2000].map(|ns| {
+        let exits = all(ns);
+        let profile = profile(1, 100, &exits);
+        let mut grouped = GroupedTimeline::new(grouping.clone());
+        for &(reason, cell, count, ns) in &exits {
+            let vcpu = profile.vcpus()[0].vcpu;
+            (0..count).for_each(|_| grouped.add(vcpu, reason, None, WIDTH * (1 + cell), Some(ns)));
+        }
+        (profile, grouped)
+    });
+    let options = ComparisonOptions { grouping, ..ComparisonOptions::default() };
+    let [before, after] = sides
+        .each_ref()
+        .map(|(profile, grouped)| [Recording { profile, observed: profile.span, grouped: Some(grouped) }]);
+    let found = ProfileComparison::new(&before, &after, &options);
+    let total = compared(&sides[0].0, &sides[1].0).total;
+    assert_eq!(found.rows[0].mean.unwrap().interval, total.mean.unwrap().interval);
+    assert_eq!(found.rows[0].time.unwrap().interval, total.time.unwrap().interval);
+}
+
 #[test]
 fn what_is_gone_has_a_bound_and_what_is_new_no_upper_end() {
     let before = profile(1, 100, &[even(MSR, 100, 10, 1000), even(VINTR, 100, 2, 500)].concat());

@@ -7,6 +7,9 @@ use crate::{Access, ExitReason, Grouping, Isa, Key, SeriesIndex, SeriesKey, Slic
 /// The most keys with slices, at up to 32 KiB each; later keys have none.
 const MOST_KEYS: usize = 1024;
 
+/// The VM, its row, and whether the guest slept: in a row of all reasons that time is none of handling.
+type GroupKey = (Option<u32>, Key, bool);
+
 /// Exits over time by any [`Grouping`], up to a limit of keys.
 #[derive(Debug, Clone)]
 pub struct GroupedTimeline {
@@ -14,8 +17,8 @@ pub struct GroupedTimeline {
     /// Its series are numbered, so that one type of timeline works for all keys.
     timeline: Timeline,
     /// Also by VM, whatever the grouping: the selected VMs may be known only after everything has been read.
-    series: BTreeMap<(Option<u32>, Key), SeriesIndex>,
-    keys: Vec<(Option<u32>, Key)>,
+    series: BTreeMap<GroupKey, SeriesIndex>,
+    keys: Vec<GroupKey>,
 }
 
 impl GroupedTimeline {
@@ -41,7 +44,8 @@ impl GroupedTimeline {
             Some(access) if kinds.contains(&access.kind()) => What::Access(access),
             _ => return,
         };
-        let key = (vcpu.vm, Key { whose: self.grouping.whose(vcpu), what });
+        let sleeps = what == What::Everything && reason.is_sleep();
+        let key = (vcpu.vm, Key { whose: self.grouping.whose(vcpu), what }, sleeps);
         let index = match self.series.get(&key) {
             Some(&index) => index,
             None if self.keys.len() >= MOST_KEYS => return,
@@ -68,11 +72,15 @@ impl GroupedTimeline {
     }
 
     /// Keys with their slices, of the VMs that `keep` selects. If rows are not grouped by VM, a key occurs
-    /// once for each of them.
-    pub fn of_vms(&self, keep: impl Fn(Option<u32>) -> bool) -> impl Iterator<Item = (Key, Vec<Slice>)> {
+    /// once for each of them. In a row of all reasons, exits in which the guest sleeps have slices of their own,
+    /// with `true`.
+    pub fn of_vms(
+        &self,
+        keep: impl Fn(Option<u32>) -> bool,
+    ) -> impl Iterator<Item = (Key, bool, Vec<Slice>)> {
         self.timeline.iter().filter_map(move |(series, slices)| {
-            let &(vm, key) = self.keys.get(series.vm? as usize)?;
-            keep(vm).then_some((key, slices))
+            let &(vm, key, sleeps) = self.keys.get(series.vm? as usize)?;
+            keep(vm).then_some((key, sleeps, slices))
         })
     }
 }
@@ -101,14 +109,31 @@ mod tests {
         timeline.add(VCPU, IO, Some(port(0x60)), 6 << 20, Some(9));
         timeline.add(VCPU, IO, Some(Access::Msr { number: 1, direction: Direction::Read }), 6 << 20, Some(9));
         timeline.add(VCPU, IO, None, 6 << 20, Some(9));
-        let found: Vec<_> = timeline.of_vms(|_| true).map(|(key, slices)| (key.what, slices.len())).collect();
+        let found: Vec<_> =
+            timeline.of_vms(|_| true).map(|(key, _, slices)| (key.what, slices.len())).collect();
         assert_eq!(found, [(What::Access(port(0x3f8)), 5), (What::Access(port(0x60)), 5)]);
         let sums: Vec<u64> = timeline
             .of_vms(|_| true)
-            .map(|(_, slices)| slices.iter().map(|slice| slice.count).sum())
+            .map(|(.., slices)| slices.iter().map(|slice| slice.count).sum())
             .collect();
         assert_eq!(timeline.of_vms(|vm| vm != Some(1)).count(), 0);
         assert_eq!((sums, timeline.start_ns()), (vec![2, 1], 5 << 20));
+    }
+
+    #[test]
+    fn sleep_is_apart_where_reasons_are_not() {
+        let mut by_vcpu = GroupedTimeline::new(Grouping::new([Dimension::Vcpu]).unwrap());
+        let mut by_reason =
+            GroupedTimeline::new(Grouping::new([Dimension::Vcpu, Dimension::Reason]).unwrap());
+        for timeline in [&mut by_vcpu, &mut by_reason] {
+            timeline.add(VCPU, IO, None, 0, Some(7));
+            timeline.add(VCPU, ExitReason::vmx(12), None, 0, Some(9));
+        }
+        let found = |timeline: &GroupedTimeline| -> Vec<_> {
+            timeline.of_vms(|_| true).map(|(_, sleeps, slices)| (sleeps, slices[0].handling_ns)).collect()
+        };
+        assert_eq!(found(&by_vcpu), [(false, 7), (true, 9)]);
+        assert_eq!(found(&by_reason), [(false, 7), (false, 9)]);
     }
 
     #[test]

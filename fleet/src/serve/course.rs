@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use exits::ExitReason;
 use maud::{Markup, html};
-use pages::format::{count, counted, per_second, share, whole_time};
+use pages::format::{NONE, count, counted, per_second, share, whole_time};
 use pages::stacked::{Layer, MOST_LAYERS, Stacked, legend};
 use pages::table::{Cell, Column, render};
 
@@ -155,16 +156,21 @@ pub(super) struct Course {
 struct Reason {
     name: String,
     exits: i64,
+    samples: i64,
     handling_ns: i64,
     max_ns: Option<i64>,
     by_column: BTreeMap<usize, (i64, i64)>,
 }
 
 impl Reason {
-    /// Handling HLT and MWAIT is the guest's idle time.
+    /// The handling time is the guest's idle time.
     fn is_idle(&self) -> bool {
-        let name = self.name.to_uppercase();
-        name.starts_with("HLT") || name.contains("MWAIT")
+        self.name.parse().is_ok_and(ExitReason::is_sleep)
+    }
+
+    /// The mean handling time, of the exits of which it is known.
+    fn mean_ns(&self) -> Option<i64> {
+        self.handling_ns.checked_div(self.samples)
     }
 }
 
@@ -185,12 +191,14 @@ impl Course {
             let reason = reasons.entry(name).or_insert_with(|| Reason {
                 name: name.to_owned(),
                 exits: 0,
+                samples: 0,
                 handling_ns: 0,
                 max_ns: None,
                 by_column: BTreeMap::new(),
             });
             let Some(bin) = place(one.bin) else { continue };
             reason.exits = reason.exits.saturating_add(one.exits);
+            reason.samples = reason.samples.saturating_add(one.samples);
             reason.handling_ns = reason.handling_ns.saturating_add(one.handling_ns);
             reason.max_ns = reason.max_ns.max(one.max_ns);
             let sums = reason.by_column.entry(bin).or_default();
@@ -311,6 +319,10 @@ impl Course {
             });
             Column::figures(title, cells)
         };
+        let mean = |mean: Option<i64>| match mean {
+            Some(ns) => Cell::figure(&whole_time(ns.unsigned_abs()), Some(ns as f64)),
+            None => Cell::figure(NONE, None),
+        };
         let ns = |ns: i64| (whole_time(ns.unsigned_abs()), ns as f64);
         let columns = [
             Column::names("Reason", column(&|reason| Cell::name(&reason.name))),
@@ -320,7 +332,7 @@ impl Course {
                 (per_second(rate), rate)
             }),
             figures("Handling", &|reason| ns(reason.handling_ns)),
-            figures("Mean", &|reason| ns(reason.handling_ns / reason.exits.max(1))),
+            Column::figures("Mean", column(&|reason| mean(reason.mean_ns()))),
             figures("Longest", &|reason| ns(reason.max_ns.unwrap_or(0))),
         ];
         render(&format!("Exits by reason: {}", counted(self.reasons.len() as u64, "reason")), &columns, 0)
@@ -426,6 +438,7 @@ mod tests {
             bin,
             reason: Some(reason.to_owned()),
             exits,
+            samples: exits / 2,
             handling_ns: exits * 1000,
             max_ns: Some(7),
         };
@@ -441,6 +454,8 @@ mod tests {
         assert_eq!(layers[1].figure, "1.00/s");
         let busy = course.layers(|_, ns| ns as f64, share, false);
         assert!(busy.iter().all(|layer| layer.name != "HLT"), "{busy:?}");
+        let means: Vec<_> = course.reasons.iter().map(|one| (one.name.as_str(), one.mean_ns())).collect();
+        assert_eq!(means, [("HLT", Some(2000)), ("MSR_WRITE", Some(2000)), ("x", None)]);
         assert_eq!(course.gaps().len(), 1);
         assert!(
             course

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::views::sleep_reasons;
+
 /// A host of the table of all.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Host {
@@ -21,7 +23,8 @@ pub(super) struct Host {
 }
 
 /// All hosts of which a look or exits are known; exits are those of the last hour that was observed of each.
-pub(super) const HOSTS: &str = "SELECT all_hosts.host AS host, last AS seen, outcome, mechanism, capable, enabled, kernel, fail, warn, \
+pub(super) const HOSTS: &str = concat!(
+    "SELECT all_hosts.host AS host, last AS seen, outcome, mechanism, capable, enabled, kernel, fail, warn, \
      coalesce(vms, 0) AS vms, coalesce(inhibited, 0) AS inhibited, \
      1e9 * exits / nullif(observed_ns, 0) AS per_second, 100.0 * busy_ns / nullif(observed_ns, 0) AS cpu_percent \
      FROM (SELECT host_name AS host, max(time) AS last FROM (SELECT host_name, time FROM raw.hosts UNION ALL \
@@ -34,13 +37,15 @@ pub(super) const HOSTS: &str = "SELECT all_hosts.host AS host, last AS seen, out
        JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_intervals = all_hosts.host \
-     LEFT JOIN (SELECT host_name AS of_exits, sum(handling_ns) FILTER (WHERE NOT (upper(reason) LIKE 'HLT%' \
-       OR upper(reason) LIKE '%MWAIT%')) AS busy_ns FROM raw.exits \
+     LEFT JOIN (SELECT host_name AS of_exits, sum(handling_ns) FILTER (WHERE coalesce(reason, '') NOT IN ",
+    sleep_reasons!(),
+    ") AS busy_ns FROM raw.exits \
        JOIN (SELECT host_name AS newest_host, max(interval_end) AS newest FROM raw.intervals GROUP BY host_name) \
        ON host_name = newest_host WHERE interval_end > newest - INTERVAL '1 hour' GROUP BY host_name) \
        ON of_exits = all_hosts.host \
      WHERE $1 = '' OR contains(lower(all_hosts.host), $1) OR contains(lower(coalesce(kernel, '')), $1) \
-       OR contains(lower(coalesce(outcome, '')), $1) ORDER BY all_hosts.host";
+       OR contains(lower(coalesce(outcome, '')), $1) ORDER BY all_hosts.host"
+);
 
 /// The facts of one host.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -120,6 +125,8 @@ pub(super) struct Exits {
     pub(super) bin: i64,
     pub(super) reason: Option<String>,
     pub(super) exits: i64,
+    /// Those of which the handling time is known.
+    pub(super) samples: i64,
     pub(super) handling_ns: i64,
     pub(super) max_ns: Option<i64>,
 }
@@ -145,7 +152,8 @@ pub(super) const ENDS: &str = "SELECT CAST(min(interval_start) AS BIGINT) AS fir
 pub(super) fn exits(from: i64, width: i64, of_vm: bool) -> String {
     let vm = if of_vm { " AND vm_name = $2" } else { "" };
     format!(
-        "SELECT {} AS bin, reason, sum(exits) AS exits, sum(handling_ns) AS handling_ns, max(max_ns) AS max_ns \
+        "SELECT {} AS bin, reason, sum(exits) AS exits, coalesce(sum(samples), 0) AS samples, \
+         sum(handling_ns) AS handling_ns, max(max_ns) AS max_ns \
          FROM raw.exits WHERE host_name = $1{vm} AND CAST(interval_end AS BIGINT) > {from} GROUP BY 1, 2",
         bin(from, width)
     )

@@ -63,7 +63,7 @@ impl Evidence {
                 let add = |sum: &mut u64, counts: bool| {
                     *sum = sum.saturating_add(if counts { exits.count } else { 0 });
                 };
-                add(&mut evidence.halts, is_idle(basic));
+                add(&mut evidence.halts, basic.is_sleep());
                 add(&mut evidence.windows, WINDOWS.contains(&basic));
                 add(&mut evidence.page_exits, basic == APIC_ACCESS);
                 add(&mut evidence.by_hardware, BY_HARDWARE.contains(&basic));
@@ -91,20 +91,6 @@ impl Evidence {
         add(&mut self.x2apic, register.mode == Mode::X2apic);
         add(&mut self.xapic, register.mode == Mode::Xapic);
     }
-}
-
-/// Basic reasons with which a vCPU goes to sleep: HLT, MWAIT and MONITOR's; `hlt`, `mwait`, `idle-halt`.
-const IDLE: [ExitReason; 5] = [
-    ExitReason::vmx(12),
-    ExitReason::vmx(36),
-    ExitReason::svm(0x78),
-    ExitReason::svm(0x8b),
-    ExitReason::svm(0xa6),
-];
-
-/// Tests whether a vCPU sleeps in exits of this reason.
-pub(super) fn is_idle(reason: ExitReason) -> bool {
-    IDLE.contains(&reason.basic())
 }
 
 /// The number of events in the source; `None` if it does not contain the event. Readers differ in whether

@@ -72,7 +72,7 @@ fn own_timers(vcpu: &VcpuExits) -> u64 {
         let rows = vcpu.reasons.iter().filter(|&(&reason, _)| wanted(reason.basic()));
         rows.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count))
     };
-    let elsewhere = count(&super::evidence::is_idle).max(count(&|reason| reason == PREEMPTION_TIMER));
+    let elsewhere = count(&ExitReason::is_sleep).max(count(&|reason| reason == PREEMPTION_TIMER));
     armed.saturating_sub(elsewhere)
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::evidence::{is_idle, recorded};
+use super::evidence::recorded;
 use super::{Range, Rule};
 use exits::{Access, ExitReason, Isa};
 
@@ -70,7 +70,7 @@ impl PredictedRow {
     /// Tests whether the vCPU sleeps in them, so that their time is not a cost.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.part != Part::Nested && is_idle(self.reason)
+        self.part != Part::Nested && self.reason.is_sleep()
     }
 
     /// Events that would narrow the row's range and are not in `events`.

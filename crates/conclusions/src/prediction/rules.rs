@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::already::{is_active, is_active_throughout};
-use super::evidence::{Evidence, accesses, is_idle, is_msr};
+use super::evidence::{Evidence, accesses, is_msr};
 use super::kicks::{host_rate, is_interrupt, kicks};
 use super::register::{Mode, Register, other_msr};
 use super::row::Rows;
@@ -150,7 +150,7 @@ impl Vm<'_> {
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
             (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
             (Isa::Vmx, 52) => whole(Rule::TimerFires, 0.0),
-            _ if is_idle(reason) => whole(Rule::Idle, 0.0),
+            _ if reason.is_sleep() => whole(Rule::Idle, 0.0),
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
             _ => whole(Rule::Unrelated, 0.0),
         }

@@ -43,17 +43,21 @@ impl Grid {
     }
 
     /// Adds slices of a timeline that begins at `start_ns`. Slices outside are added to the cells at the
-    /// ends.
-    pub(super) fn add(&self, cells: &mut Cells, start_ns: u64, width_ns: u64, slices: &[Slice]) {
+    /// ends. Exits that are not `timed` have no handling time: the guest sleeps.
+    pub(super) fn add(&self, cells: &mut Cells, start_ns: u64, width_ns: u64, slices: &[Slice], timed: bool) {
         let last = self.len() - 1;
-        cells.counts.resize(self.len(), 0.0);
-        cells.handling_ns.resize(self.len(), 0.0);
+        for sums in [&mut cells.counts, &mut cells.timed, &mut cells.handling_ns] {
+            sums.resize(self.len(), 0.0);
+        }
         for (at, slice) in (0_u64..).zip(slices) {
             let time_ns = start_ns.saturating_add(at.saturating_mul(width_ns));
             let cell = (time_ns / self.width_ns).saturating_sub(self.first);
             let cell = usize::try_from(cell).map_or(last, |cell| cell.min(last));
             cells.counts[cell] += slice.count as f64;
-            cells.handling_ns[cell] += slice.handling_ns as f64;
+            if timed {
+                cells.timed[cell] += slice.count as f64;
+                cells.handling_ns[cell] += slice.handling_ns as f64;
+            }
         }
     }
 }
@@ -62,6 +66,8 @@ impl Grid {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Cells {
     pub(super) counts: Vec<f64>,
+    /// Those whose handling counts.
+    pub(super) timed: Vec<f64>,
     pub(super) handling_ns: Vec<f64>,
 }
 
@@ -90,9 +96,11 @@ mod tests {
         let grid = Grid::new(Span { first_ns: 0, last_ns: 4 * WIDTH - 1 }, 2 * WIDTH).unwrap();
         let mut cells = Cells::default();
         let slices = [1, 2, 4, 8].map(|count| Slice { count, handling_ns: 10 * count });
-        grid.add(&mut cells, WIDTH, WIDTH, &slices);
+        grid.add(&mut cells, WIDTH, WIDTH, &slices, true);
+        grid.add(&mut cells, WIDTH, WIDTH, &slices[..2], false);
         // The last slice is beyond the recording's end.
-        assert_eq!((cells.counts, cells.handling_ns), (vec![1.0, 14.0], vec![10.0, 140.0]));
+        assert_eq!((cells.counts, cells.timed), (vec![2.0, 16.0], vec![1.0, 14.0]));
+        assert_eq!(cells.handling_ns, [10.0, 140.0]);
     }
 
     #[test]

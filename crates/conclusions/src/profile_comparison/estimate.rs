@@ -217,13 +217,14 @@ impl<'a> OneSide<'a> {
             return None;
         }
         let counts = |number: usize| cells[number].counts.as_slice();
+        let timed = |number: usize| cells[number].timed.as_slice();
         let handling = |number: usize| cells[number].handling_ns.as_slice();
         let observed = |number: usize| time.observed[number].as_slice();
         let all = |of: &Series<'a>| (0..cells.len()).flat_map(of).sum::<f64>();
         let (top, bottom): (&Series<'a>, &Series<'a>) = match ratio {
             Ratio::ExitsByTime => (&counts, &observed),
             Ratio::HandlingByTime => (&handling, &observed),
-            Ratio::HandlingByExits => (&handling, &counts),
+            Ratio::HandlingByExits => (&handling, &timed),
         };
         let ratios = draws.sums(top).into_iter().zip(draws.sums(bottom)).map(|(top, bottom)| top / bottom);
         let ratios = ratios.collect();

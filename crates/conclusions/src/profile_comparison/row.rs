@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::estimate::{OneSide, Pair};
 use super::interval::Estimate;
-use super::side::{Sums, is_idle};
+use super::side::Sums;
 use super::subject::Subject;
 
 /// The figures of a row on one side.
@@ -93,7 +93,7 @@ impl ComparedRow {
     }
 
     pub(super) fn new(pair: &Pair<'_>, totals: [&Sums; 2]) -> Self {
-        let idle = pair.subject.reason.is_some_and(is_idle);
+        let idle = pair.subject.reason.is_some_and(exits::ExitReason::is_sleep);
         let figures = |one: &OneSide<'_>, total: &Sums| {
             let mut figures = Figures::new(one, total, idle);
             figures.rate_bound = (one.sums.count == 0).then(|| pair.bound_of_none(one));

@@ -7,17 +7,7 @@ use stats::blocks::Resampling;
 
 use super::cells::{Cells, Grid};
 use super::subject::{Subject, Vms};
-use exits::{AccessKind, ExitReason, Exits, Grouping, HandlingTime, Key, Profile, What};
-
-/// The vCPU halted: `EXIT_REASON_HLT` (Intel SDM volume 3, appendix C) and `VMEXIT_HLT` (AMD64 APM volume 2,
-/// appendix C). Until the next entry the guest sleeps; that time is not work.
-const IDLE: [ExitReason; 2] = [ExitReason::vmx(12), ExitReason::svm(0x78)];
-
-/// Tests whether the guest sleeps in these exits, so that the time to the next entry is not work.
-#[must_use]
-pub fn is_idle(reason: ExitReason) -> bool {
-    IDLE.contains(&reason.basic())
-}
+use exits::{AccessKind, Exits, Grouping, HandlingTime, Key, Profile, What};
 
 /// The exits of one row on one side.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +89,7 @@ impl Side {
             if kinds.is_empty() {
                 for (&reason, exits) in &vcpu.reasons {
                     let what = grouping.what(reason);
-                    let idle = is_idle(reason);
+                    let idle = reason.is_sleep();
                     let row = self.rows.entry(vms.subject(profile, Key { whose, what })).or_default();
                     row.add(number, exits, !idle || what != What::Everything);
                     self.total.add(number, exits, !idle);
@@ -151,17 +141,17 @@ fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed:
     let mut total = vec![Cells::default(); recordings.len()];
     for (number, (recording, grid)) in recordings.iter().zip(&grids).enumerate() {
         let profile = recording.profile;
-        let mut row = |subject, start_ns, width_ns, slices: &[exits::Slice]| {
+        let mut row = |subject, start_ns, width_ns, slices: &[exits::Slice], timed| {
             let cells = rows.entry(subject).or_insert_with(|| vec![Cells::default(); recordings.len()]);
-            grid.add(&mut cells[number], start_ns, width_ns, slices);
+            grid.add(&mut cells[number], start_ns, width_ns, slices, timed);
         };
         let by_access = !grouping.access_kinds().is_empty();
         if let Some(grouped) = recording.grouped {
             let there: BTreeSet<_> = profile.vcpus().iter().map(|exits| exits.vcpu.vm).collect();
-            for (key, slices) in grouped.of_vms(|vm| there.contains(&vm)) {
-                row(vms.subject(profile, key), grouped.start_ns(), grouped.width_ns(), &slices);
+            for (key, sleeps, slices) in grouped.of_vms(|vm| there.contains(&vm)) {
+                row(vms.subject(profile, key), grouped.start_ns(), grouped.width_ns(), &slices, !sleeps);
                 if by_access {
-                    grid.add(&mut total[number], grouped.start_ns(), grouped.width_ns(), &slices);
+                    grid.add(&mut total[number], grouped.start_ns(), grouped.width_ns(), &slices, true);
                 }
             }
         }
@@ -169,19 +159,15 @@ fn over_time(recordings: &[Recording<'_>], grouping: &Grouping, vms: &Vms, seed:
             continue;
         }
         let timeline = &profile.timeline;
-        for (series, mut slices) in timeline.iter() {
+        for (series, slices) in timeline.iter() {
             let vcpu = exits::Vcpu { vm: series.vm, number: None, thread: None };
             let key = Key { whose: grouping.whose(vcpu), what: grouping.what(series.reason) };
-            if is_idle(series.reason) && key.what == What::Everything {
-                slices.iter_mut().for_each(|slice| slice.handling_ns = 0);
-            }
+            let sleeps = series.reason.is_sleep();
             if recording.grouped.is_none() && !grouping.has(exits::Dimension::Vcpu) {
-                row(vms.subject(profile, key), timeline.start_ns(), timeline.width_ns(), &slices);
+                let timed = !sleeps || key.what != What::Everything;
+                row(vms.subject(profile, key), timeline.start_ns(), timeline.width_ns(), &slices, timed);
             }
-            if is_idle(series.reason) {
-                slices.iter_mut().for_each(|slice| slice.handling_ns = 0);
-            }
-            grid.add(&mut total[number], timeline.start_ns(), timeline.width_ns(), &slices);
+            grid.add(&mut total[number], timeline.start_ns(), timeline.width_ns(), &slices, !sleeps);
         }
     }
     let observed: Vec<Vec<f64>> =

@@ -47,26 +47,37 @@ fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     said + "."
 }
 
+/// What is said of a change without an interval.
+const TOO_FEW: &str = "too few exits for an interval";
+
 /// A change in words: "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
 fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool) -> String {
     let [less, more, neither] = nouns;
+    let effect = estimate.effect();
+    let is_unknown = effect == Effect::Unknown;
     let Some(percent) = estimate.change.percent() else {
-        return format!("{more} {unit}, from none before");
+        return match effect {
+            Effect::Indistinguishable => {
+                format!("no significant change in {neither} {unit}, of which there were none before")
+            }
+            Effect::Unknown => format!("{more} {unit}, from none before ({TOO_FEW})"),
+            _ => format!("{more} {unit}, from none before"),
+        };
     };
     let within = match estimate.interval {
         Some(_) => format!("95 % interval {}", interval(Some(estimate))),
-        None => "no interval".to_owned(),
+        None => TOO_FEW.to_owned(),
     };
     let found = change(Some(estimate));
     let size = found.trim_start_matches(['-', '+']);
-    let (aside, joined) = if with_interval {
+    let (aside, joined) = if with_interval || is_unknown {
         (format!(" ({within})"), format!(" ({found}; {within})"))
     } else {
         Default::default()
     };
-    match estimate.effect() {
-        Effect::Indistinguishable => format!("no certain change of the {neither} {unit}{joined}"),
-        Effect::Negligible => format!("next to no change of the {neither} {unit}{joined}"),
+    match effect {
+        Effect::Indistinguishable => format!("no significant change in {neither} {unit}{joined}"),
+        Effect::Negligible => format!("next to no change in {neither} {unit}{joined}"),
         _ if percent <= -100.0 => format!("no {neither} {unit} any more"),
         _ if percent < 0.0 => format!("{size} {less} {unit}{aside}"),
         _ => format!("{size} {more} {unit}{aside}"),
@@ -99,4 +110,45 @@ fn by_how_much(row: &ComparedRow, unit: &str) -> String {
     let by = row.after.rate - row.before.rate;
     let sign = if by < 0.0 { "-" } else { "+" };
     format!("{sign}{} exits {unit}", format::per_operation(by.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conclusions::RelativeChange;
+    use stats::Interval;
+
+    fn said(change: RelativeChange, interval: Option<(f64, f64)>) -> [String; 2] {
+        let interval = interval.map(|(low, high)| Interval { low, high });
+        let estimate = Estimate { change, interval, basis: None };
+        let nouns = ["fewer exits", "more exits", "exits"];
+        [true, false].map(|with_interval| clause(estimate, nouns, "a second", with_interval))
+    }
+
+    #[test]
+    fn a_change_is_more_or_less_only_if_its_interval_says_so() {
+        let [long, short] = said(RelativeChange::Percent(-50.0), Some((-60.0, 5.0)));
+        assert!(
+            long.starts_with("no significant change in exits a second (-50.0 %; 95 % interval"),
+            "{long}"
+        );
+        assert_eq!(short, "no significant change in exits a second");
+        let [long, short] = said(RelativeChange::FromNothing, Some((-81.0, f64::INFINITY)));
+        assert_eq!(long, "no significant change in exits a second, of which there were none before");
+        assert_eq!(long, short);
+        let [long, short] = said(RelativeChange::FromNothing, Some((20.0, f64::INFINITY)));
+        assert_eq!([&*long, &*short], ["more exits a second, from none before"; 2]);
+        let [long, short] = said(RelativeChange::Percent(-50.0), Some((-60.0, -40.0)));
+        assert!(long.starts_with("50.0 % fewer exits a second (95 % interval"), "{long}");
+        assert_eq!(short, "50.0 % fewer exits a second");
+    }
+
+    #[test]
+    fn a_change_without_an_interval_says_so_everywhere() {
+        let without = said(RelativeChange::Percent(-50.0), None);
+        assert_eq!(without, ["50.0 % fewer exits a second (too few exits for an interval)"; 2]);
+        let without = said(RelativeChange::FromNothing, None);
+        assert_eq!(without, ["more exits a second, from none before (too few exits for an interval)"; 2]);
+        assert_eq!(said(RelativeChange::Percent(-100.0), None), ["no exits a second any more"; 2]);
+    }
 }

@@ -3,7 +3,6 @@
 mod rows;
 mod vcpus;
 
-use conclusions::profile_comparison::is_idle;
 use exits::{Dimension, ExitReason, Exits, HandlingTime, Table, TimelineFigure};
 use maud::{Markup, html};
 use traces::Recordings;
@@ -49,7 +48,7 @@ fn title(recordings: &Recordings) -> String {
 fn times(recordings: &Recordings) -> (HandlingTime, HandlingTime) {
     let (mut handled, mut asleep) = (HandlingTime::new(), HandlingTime::new());
     for (reason, exits) in recordings.profile.reasons() {
-        (if is_idle(reason) { &mut asleep } else { &mut handled }).merge(&exits.handling);
+        (if reason.is_sleep() { &mut asleep } else { &mut handled }).merge(&exits.handling);
     }
     (handled, asleep)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use conclusions::profile_comparison::is_idle;
 use exits::{Column, ExitReason, Grouping, Slice, Span, TimelineFigure, TimelineRows, What};
 use maud::{Markup, html};
 use traces::Recordings;
@@ -54,7 +53,7 @@ impl Course {
         let mut layers: BTreeMap<usize, (String, Vec<Slice>, u64)> = BTreeMap::new();
         for row in rows.rows() {
             let What::Reason(reason) = row.key.what else { continue };
-            if figure == TimelineFigure::Time && is_idle(reason) {
+            if figure == TimelineFigure::Time && reason.is_sleep() {
                 continue;
             }
             let at = colours.0.get(&reason).copied().unwrap_or(MOST_LAYERS);

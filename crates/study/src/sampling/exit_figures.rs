@@ -1,6 +1,5 @@
 //! Figures of the VM exits of a run.
 
-use conclusions::profile_comparison::is_idle;
 use exits::{ExitReason, Profile};
 
 use crate::{Better, Combine, Metric, Unit};
@@ -49,7 +48,7 @@ pub(super) fn metrics(profile: &Profile, elapsed_ns: u64) -> Vec<Metric> {
     let mut metrics = vec![rate("total", profile.total())];
     metrics.extend(reasons.iter().map(|(&reason, exits)| rate(&word(reason), exits.count)));
     if vcpus > 0 {
-        let busy = reasons.iter().filter(|(reason, _)| !is_idle(**reason));
+        let busy = reasons.iter().filter(|(reason, _)| !reason.is_sleep());
         metrics.push(share("total", busy.map(|(_, exits)| exits.handling.total_ns()).sum()));
         metrics
             .extend(reasons.iter().map(|(&reason, exits)| share(&word(reason), exits.handling.total_ns())));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use conclusions::profile_comparison::is_idle;
 use exits::{Profile, VcpuExits};
 use maud::{Markup, html};
 use traces::Recordings;
@@ -26,7 +25,7 @@ impl Spent {
         let mut spent = Self { vcpus: 1, ..Self::default() };
         for (&reason, exits) in &exits.reasons {
             spent.exits = spent.exits.saturating_add(exits.count);
-            let ns = if is_idle(reason) { &mut spent.asleep_ns } else { &mut spent.handled_ns };
+            let ns = if reason.is_sleep() { &mut spent.asleep_ns } else { &mut spent.handled_ns };
             *ns = ns.saturating_add(exits.handling.total_ns());
         }
         spent
