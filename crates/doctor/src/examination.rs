@@ -7,6 +7,7 @@ mod cases;
 mod conclusion;
 mod contradictions;
 mod cpu;
+mod host_side;
 mod iommu;
 mod kernel;
 mod kernels;

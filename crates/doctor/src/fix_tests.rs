@@ -93,6 +93,25 @@ fn a_pit_that_reinjects_is_told_to_discard_before_the_irqchip_is_split() {
 }
 
 #[test]
+fn a_guest_from_which_kvm_is_hidden_by_any_feature_sees_it_again() {
+    let hidden = "<cpu mode='host-passthrough'>\n    <feature policy='disable' name='hypervisor'/>\n  </cpu>";
+    let xml = XML
+        .replace("<acpi/>", "<acpi/><kvm><hidden state='on'/></kvm>")
+        .replace("<cpu mode='host-passthrough'/>", hidden);
+    let arguments = "qemu-system-x86_64 -M q35 -accel kvm -cpu host,-hypervisor,kvm=off";
+    for (text, form) in [(xml.as_str(), Form::Libvirt), (arguments, Form::Qemu)] {
+        let chosen = Chosen::Rules(vec!["kvm-hidden".to_owned()]);
+        let fixed = fix(&Text::new("vm", text), form, &NoFiles, &HostSide::default(), &chosen).unwrap();
+        assert!(fixed.refused.is_empty(), "{:?}", fixed.refused);
+        let states = |sections: &[Section]| -> Vec<State> {
+            let all = sections.iter().flat_map(|section| &section.findings);
+            all.filter(|one| one.rule == "kvm-hidden").map(|one| one.state.clone()).collect()
+        };
+        assert_eq!((states(&fixed.before), states(&fixed.after)), (vec![State::Warn], vec![State::Pass]));
+    }
+}
+
+#[test]
 fn a_split_irqchip_is_said_to_end_live_migration() {
     let many = XML.replace("<vcpu>4<", "<vcpu>300<");
     let arguments = "qemu-system-x86_64 -M q35 -accel kvm -smp 300 -cpu host";

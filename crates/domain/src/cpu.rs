@@ -30,6 +30,10 @@ pub enum FeatureState {
     Off,
 }
 
+/// The features without which a guest does not see KVM: KVM's CPUID leaves, and the bit that tells it to look for any
+/// (Linux `arch/x86/kernel/kvm.c`, `__kvm_cpuid_base`).
+pub const HIDES_KVM: [&str; 2] = ["kvm", "hypervisor"];
+
 /// Enlightenments for Windows (QEMU `hv-*`, libvirt `<hyperv>`). `None` if the text does not set it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HyperV {

@@ -2,7 +2,7 @@
 //!
 //! The rules are QEMU's, because libvirt leaves these settings to it too; each method names QEMU's function.
 
-use super::cpu::{CpuModel, FeatureState};
+use super::cpu::{CpuModel, FeatureState, HIDES_KVM};
 use super::definition::Definition;
 use super::machine::{Accelerator, Irqchip, TickPolicy};
 
@@ -141,7 +141,7 @@ impl Definition {
     pub fn extended_destinations_in_force(&self) -> bool {
         let split = self.irqchip_in_force() == Irqchip::Split;
         let default = split && self.machine_version().is_none_or(|version| version >= (5, 2));
-        let hidden = self.cpu.feature("kvm") == Some(FeatureState::Off);
+        let hidden = HIDES_KVM.iter().any(|name| self.cpu.feature(name) == Some(FeatureState::Off));
         !hidden && self.cpu.feature("kvm-msi-ext-dest-id").map_or(default, |state| state != FeatureState::Off)
     }
 

@@ -3,7 +3,7 @@
 use doctor::lint::{HostSide, lint};
 use doctor::{Fix, State};
 use domain::{DeviceKind, Text};
-use host::{Fingerprint, Root};
+use host::Root;
 
 /// The rule of `vm lint` that checks them.
 const RULE: &str = "xl-pass-through";
@@ -14,8 +14,7 @@ pub fn pass_through_obstacle(root: &Root, name: &str, definition: &str) -> Optio
     let vm = domain::xl::read(&Text::new(name, definition)).ok()?;
     // Skips the slow call of xl if there are no devices.
     vm.devices.iter().find(|device| device.kind == DeviceKind::Assigned)?;
-    let fingerprint = root.path().and_then(|path| Fingerprint::read(path).ok()).unwrap_or_default();
-    let found = lint(&vm, &HostSide::below(root, &fingerprint));
+    let found = lint(&vm, &HostSide::of_xen(root));
     let failed = found.into_iter().find(|one| one.rule == RULE && one.state == State::Fail)?;
     let cure = failed.fixes.iter().find_map(|fix| match fix {
         Fix::Advice(text) | Fix::Command(text) => Some(format!("; {text}")),

@@ -8,6 +8,7 @@ use conclusions::activation::{
     VmState, judge,
 };
 use exits::{InhibitNumbering, InhibitReason, Isa, Profile};
+use host::inspection::Arguments;
 use host::posting::{self, DeviceInterrupt};
 use host::vms::Vm;
 use host::{Cpu, Lack, kvm};
@@ -63,6 +64,7 @@ impl Seen<'_> {
         let ipi = IpiEvidence {
             isa: self.host.isa,
             status: activation.status,
+            mode: activation.mode,
             parameter: self.host.enable_ipiv,
             cpu: self.cpu.has_vmx("ipi_virt"),
             family: self.cpu.family,
@@ -179,11 +181,32 @@ impl Seen<'_> {
             return Some(PostingObstacle::Parameter);
         }
         let line = std::fs::read_to_string(self.root.join("proc/cmdline")).unwrap_or_default();
-        let told = |word: &str| match word.split_once('=') {
-            Some(("intremap", values)) => values.split(',').any(|value| value == "nopost" || value == "off"),
-            Some(("amd_iommu_intr", value)) => value == "legacy",
-            _ => false,
-        };
-        line.split_whitespace().any(told).then_some(PostingObstacle::KernelArgument)
+        obstacle_in(&line, self.host.isa?)
+    }
+}
+
+/// The obstacle in the kernel's command line.
+fn obstacle_in(line: &str, isa: Isa) -> Option<PostingObstacle> {
+    Arguments::parse(line).against_posting(isa).map(|_| PostingObstacle::KernelArgument)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_argument_in_force_is_an_obstacle() {
+        for (line, amd, intel) in [
+            ("ro quiet", false, false),
+            ("amd_iommu_intr=legacy", true, false),
+            ("amd_iommu_intr=legacy amd_iommu_intr=vapic", false, false),
+            ("intremap=nosid,nopost", true, true),
+            ("intremap=nopost intremap=on", false, false),
+            ("ro -- intremap=nopost", false, false),
+        ] {
+            let expected = |there: bool| there.then_some(PostingObstacle::KernelArgument);
+            let told = [Isa::Svm, Isa::Vmx].map(|isa| obstacle_in(line, isa));
+            assert_eq!(told, [amd, intel].map(expected), "{line}");
+        }
     }
 }

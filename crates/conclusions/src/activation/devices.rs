@@ -76,14 +76,18 @@ impl DeviceEvidence {
         if self.host_vectors == 0 {
             return DeviceDelivery::None;
         }
+        let in_force =
+            matches!(self.obstacle, Some(PostingObstacle::Inhibited | PostingObstacle::LevelTriggered));
         // A posted interrupt does not reach the host under the device's own vector, so an interrupt that did
         // was not posted.
-        if self.host_interrupts > 0 || self.obstacle.is_some() {
+        if self.host_interrupts > 0 || in_force {
             return DeviceDelivery::ByHost;
         }
         match (self.last_update_posts, self.vm_has_posted) {
+            // What KVM did outweighs what follows from the host's configuration.
             (Some(true), _) => DeviceDelivery::Posted,
             (Some(false), _) => DeviceDelivery::ByHost,
+            (None, _) if self.obstacle.is_some() => DeviceDelivery::ByHost,
             (None, Some(true)) if self.only_device => DeviceDelivery::Posted,
             (None, Some(false)) => DeviceDelivery::ByHost,
             _ => DeviceDelivery::Unknown,
@@ -106,6 +110,8 @@ mod tests {
             vm_has_posted: None,
             only_device: true,
         };
+        let configured = Some(PostingObstacle::KernelArgument);
+        let inhibited = DeviceEvidence::obstacle_of(Status::Inhibited);
         let table = [
             (seen.clone(), DeviceDelivery::Unknown),
             (DeviceEvidence { host_vectors: 0, ..seen.clone() }, DeviceDelivery::None),
@@ -121,10 +127,16 @@ mod tests {
                 DeviceEvidence { host_interrupts: 1, last_update_posts: Some(true), ..seen.clone() },
                 DeviceDelivery::ByHost,
             ),
+            (DeviceEvidence { obstacle: configured, ..seen.clone() }, DeviceDelivery::ByHost),
             (
-                DeviceEvidence { obstacle: DeviceEvidence::obstacle_of(Status::Inhibited), ..seen },
+                DeviceEvidence { obstacle: configured, last_update_posts: Some(true), ..seen.clone() },
+                DeviceDelivery::Posted,
+            ),
+            (
+                DeviceEvidence { obstacle: inhibited, last_update_posts: Some(true), ..seen.clone() },
                 DeviceDelivery::ByHost,
             ),
+            (DeviceEvidence { obstacle: inhibited, ..seen }, DeviceDelivery::ByHost),
         ];
         for (evidence, expected) in table {
             assert_eq!(evidence.judge(), expected, "{evidence:?}");

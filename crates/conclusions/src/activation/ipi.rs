@@ -1,7 +1,7 @@
 //! IPI virtualization: whether IPIs reach other vCPUs without an exit, separately from the delivery of
 //! interrupts.
 
-use super::{Controls, Status};
+use super::{Controls, Mode, Status};
 use exits::Isa;
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ pub struct IpiEvidence {
     pub isa: Option<Isa>,
     /// The status of interrupt virtualization for the VM.
     pub status: Status,
+    /// The mechanism that delivers interrupts; `None` if unknown.
+    pub mode: Option<Mode>,
     /// The module's `enable_ipiv`; `None` if the module has no such parameter or it cannot be read. The
     /// kernel clears it at loading if the CPU does not support it.
     pub parameter: Option<bool>,
@@ -34,6 +36,8 @@ pub enum NoIpiVirtualization {
     /// `enable_ipiv` is off, which is the kernel's default on AMD's family 17h and Hygon's 18h because of
     /// erratum 1235.
     Erratum1235,
+    /// The guest uses x2APIC and the CPU has AVIC without x2AVIC: KVM intercepts the ICR (`avic_activate_vmcb`).
+    HybridAvic,
     /// The CPU's controls for this VM exclude it.
     Controls,
     /// The CPU does not support it.
@@ -67,6 +71,8 @@ impl IpiEvidence {
         match (self.status, self.parameter) {
             _ if self.cpu == Some(false) && isa == Isa::Vmx => NotAvailable(NoIpiVirtualization::Cpu),
             (_, Some(false)) if erratum => NotAvailable(NoIpiVirtualization::Erratum1235),
+            // The parameter changes nothing then.
+            _ if self.mode == Some(Mode::HybridAvic) => Off(NoIpiVirtualization::HybridAvic),
             (_, Some(false)) => Off(NoIpiVirtualization::Parameter),
             (_, None) if isa == Isa::Vmx && self.cpu == Some(true) && controls.is_none() => {
                 NotAvailable(NoIpiVirtualization::Kernel)
@@ -95,13 +101,21 @@ mod tests {
         let intel = IpiEvidence {
             isa: Some(Isa::Vmx),
             status: Status::Active,
+            mode: Some(Mode::Apicv),
             parameter: Some(true),
             cpu: Some(true),
             family: Some(6),
             controls: None,
         };
         let told = |tertiary| Some(Controls::Vmx { pin: 0, secondary: 1 << 9, tertiary: Some(tertiary) });
-        let amd = IpiEvidence { isa: Some(Isa::Svm), cpu: None, family: Some(0x19), ..intel };
+        let amd = IpiEvidence {
+            isa: Some(Isa::Svm),
+            mode: Some(Mode::Avic),
+            cpu: None,
+            family: Some(0x19),
+            ..intel
+        };
+        let hybrid = IpiEvidence { mode: Some(Mode::HybridAvic), ..amd };
         let table = [
             (intel, On),
             (IpiEvidence { controls: told(1 << 4), ..intel }, On),
@@ -119,8 +133,11 @@ mod tests {
             (amd, On),
             (IpiEvidence { parameter: None, ..amd }, On),
             (IpiEvidence { parameter: Some(false), ..amd }, Off(NoIpiVirtualization::Parameter)),
+            (hybrid, Off(NoIpiVirtualization::HybridAvic)),
+            (IpiEvidence { parameter: Some(false), ..hybrid }, Off(NoIpiVirtualization::HybridAvic)),
+            (IpiEvidence { mode: Some(Mode::X2avic), ..amd }, On),
             (
-                IpiEvidence { parameter: Some(false), family: Some(0x17), ..amd },
+                IpiEvidence { parameter: Some(false), family: Some(0x17), ..hybrid },
                 NotAvailable(NoIpiVirtualization::Erratum1235),
             ),
         ];

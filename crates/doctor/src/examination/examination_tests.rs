@@ -1,6 +1,7 @@
 use super::cases::{CASES, Case, Made, active, inhibited, on, with};
 use super::*;
 use crate::Fix;
+use conclusions::activation::{IpiVirtualization, Mode, NoIpiVirtualization};
 use exits::Isa;
 use host::Fact;
 use host::inspection::Arguments;
@@ -220,6 +221,52 @@ fn a_vendors_kernel_is_judged_by_what_is_in_it() {
     assert!(why.contains("Red Hat's kernel") && why.contains("rpm -qf --changelog"), "{why}");
     let State::Skip(why) = state(types, "kernel-bug-avic-cr8") else { panic!("no type tells of it") };
     assert!(why.contains("Red Hat's kernel"), "{why}");
+}
+
+#[test]
+fn the_posting_argument_in_force_is_told_on_both_vendors() {
+    let legacy = Some("amd_iommu_intr=legacy");
+    let nopost = Some("intremap=nopost");
+    for (line, amd, intel) in [
+        ("ro quiet", None, None),
+        ("amd_iommu_intr=legacy", legacy, None),
+        ("amd_iommu_intr=legacy amd_iommu_intr=vapic", None, None),
+        ("intremap=nosid,nopost", nopost, nopost),
+        ("intremap=nopost intremap=on", None, None),
+        ("ro -- intremap=nopost", None, None),
+    ] {
+        let told = |name: &'static str| {
+            let mut host = on(name).inspect();
+            host.kernel.arguments = Fact::known(Arguments::parse(line), "/proc/cmdline", line);
+            let examination = examine(&host, &[], &[]);
+            let found = said(&examination, "iommu-posting-argument")[0];
+            (found.state == State::Warn).then(|| found.evidence[0].value.clone())
+        };
+        let told = [told("zen4"), told("sapphire-rapids")];
+        assert_eq!(told, [amd, intel].map(|argument| argument.map(str::to_owned)), "{line}");
+    }
+}
+
+#[test]
+fn apicv_is_on_without_flexpriority_and_nothing_denies_it() {
+    const OFF: &str = "== /sys/module/kvm_intel/parameters/flexpriority\nN\n\
+                       == /sys/module/kvm_intel/parameters/enable_apicv\nY\n";
+    let examination = examined(&with("ivy-bridge", OFF));
+    assert_eq!(said(&examination, "kvm-flexpriority")[0].state, State::Warn);
+    assert_eq!(said(&examination, "kvm-interrupt-virtualization")[0].state, State::Pass);
+    let all = examination.sections.iter().flat_map(|section| flat(&section.findings));
+    assert!(all.filter(|one| one.state == State::Warn).all(|one| !one.why.contains("APICv is off")));
+}
+
+#[test]
+fn ipis_exit_where_avic_only_delivers() {
+    let mut side = active().remove(0);
+    side.activation.mode = Some(Mode::HybridAvic);
+    side.ipi_virtualization = IpiVirtualization::Off(NoIpiVirtualization::HybridAvic);
+    let examination = examine(&on("zen4").inspect(), &[side], &[]);
+    let found = said(&examination, "vm-ipis")[0];
+    assert_eq!(found.state, State::Warn);
+    assert!(found.found.contains("x2APIC") && found.evidence[0].value.contains("only for delivery"));
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(super) const RULES: &[Rule] = &[
         title: "Kernel arguments that disable posting",
         category: Category::Iommu,
         why: "with such an argument the kernel posts nothing",
-        source: "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr= and intremap=",
+        source: "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr= and intremap=; \
+                 drivers/iommu/irq_remapping.c, irq_remapping_cap",
         parent: "iommu-present",
         check: posting_argument,
     },
@@ -188,19 +189,16 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
 const SHOWN: usize = 3;
 
 fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
-    if subject.is_xen() || subject.host.kernel.arguments.get().is_none() {
+    if subject.is_xen() {
         return None;
     }
-    let (name, words): (_, &[&str]) = match subject.isa? {
-        Isa::Svm => ("amd_iommu_intr", &["legacy"]),
-        Isa::Vmx => ("intremap", &["nopost", "off"]),
-    };
-    let said = words.iter().find(|word| subject.has_word(name, word));
-    Some(match said {
-        Some(word) => Verdict::warn(format!("{name}={word} keeps the kernel from posting"))
-            .seen("/proc/cmdline", format!("{name}={word}"))
-            .advice(format!("remove {name}={word} from the kernel's arguments and reboot")),
-        None => Verdict::pass("no argument disables posting").seen("/proc/cmdline", format!("no {name}=")),
+    let arguments = subject.host.kernel.arguments.get()?;
+    Some(match arguments.against_posting(subject.isa?) {
+        Some(argument) => Verdict::warn(format!("{argument} keeps the kernel from posting"))
+            .seen("/proc/cmdline", argument)
+            .advice(format!("remove {argument} from the kernel's arguments and reboot")),
+        None => Verdict::pass("no argument disables posting")
+            .seen("/proc/cmdline", "neither intremap=nopost nor amd_iommu_intr=legacy in force"),
     })
 }
 

@@ -8,7 +8,6 @@ use exits::Isa;
 use host::AbsenceKind;
 
 const SVM_C: &str = "Linux arch/x86/kvm/svm/svm.c and svm/avic.c, module parameters";
-const VMX_C: &str = "Linux arch/x86/kvm/vmx/vmx.c, module parameters";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -104,10 +103,10 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "kvm-flexpriority",
-        title: "TPR shadow enabled",
+        title: "FlexPriority enabled",
         category: Category::Kvm,
-        why: "without it each access to a guest's task priority exits, and APICv is off as well",
-        source: VMX_C,
+        why: "without it each access of a guest in xAPIC mode to its APIC exits, with APICv too",
+        source: "Linux arch/x86/kvm/vmx/vmx.c, cpu_need_virtualize_apic_accesses and vmx_set_virtual_apic_mode",
         parent: "kvm-module",
         check: kvm_features::flexpriority,
     },

@@ -1,16 +1,13 @@
 //! The VMs that run, each with a section of its own: its state now, and its definition judged.
 
-use super::kernels::{Has, ROWS};
-use super::release::Tree;
 use super::rule::Verdict;
 use super::subject::{Of, Subject};
 use super::vm_side::VmSide;
-use super::{limits, tree, vm};
+use super::{tree, vm};
 use crate::lint::{HostSide, lint};
 use crate::managed::{self, has_words};
 use crate::{Finding, Section, State};
 use domain::{Definition, Form, NoFiles, Text};
-use exits::KernelVersion;
 use exits::counted;
 use host::inspection::RunningVm;
 use host::vms::Vmm;
@@ -69,10 +66,7 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
         Ok(read) => read,
         Err((state, found)) => return (vec![summary(state, found, running)], None),
     };
-    let mut side = HostSide::of(&subject.host.fingerprint);
-    side.kernel = mainline(subject);
-    side.largest_apic_id = limits::largest_apic_id(subject).map(|(largest, _)| largest);
-    let mut found = lint(&read, &side);
+    let mut found = lint(&read, &HostSide::of(subject.host));
     managed::translate(&mut found, Some(&read), &running.vm.name, &running.vm.management);
     let fixes = |finding: &Finding| matches!(finding.state, State::Fail | State::Warn);
     let judged = found.iter().filter(|one| !matches!(one.state, State::Skip(_))).count();
@@ -85,19 +79,6 @@ fn definition(subject: &Subject<'_>, running: &RunningVm) -> (Vec<Finding>, Opti
     let mut findings = vec![summary(State::Pass, told, running)];
     findings.extend(found.into_iter().filter(fixes));
     (findings, Some(read.form))
-}
-
-/// The mainline kernel by which rules over definitions judge: of vendors' trees the number alone does not tell it.
-fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
-    let release = subject.release.as_ref()?;
-    let own = KernelVersion::new(release.version.0, release.version.1);
-    let row = ROWS.iter().find(|row| row.rule == "kernel-x2avic")?;
-    match (release.tree, row.judge_running(release, &subject.host.kernel).has) {
-        (Tree::Stable, _) => Some(own),
-        // What it took on purpose is what those rules ask for.
-        (_, Has::Yes) => Some(own.max(KernelVersion::new(row.since.0, row.since.1))),
-        _ => None,
-    }
 }
 
 /// Its definition; or how that is told, and what was found instead.

@@ -146,9 +146,17 @@ fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
     Some(match side.ipi_virtualization {
         IpiVirtualization::On => Verdict::pass("they take no exit"),
         IpiVirtualization::Off(why) => {
+            let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why)));
+            if why == NoIpiVirtualization::HybridAvic {
+                return Some(
+                    verdict
+                        .seen(format!("KVM's state of process {}", side.pid), mode(side.activation.mode))
+                        .advice("up to 255 vCPUs: -cpu ...,x2apic=off, with which AVIC takes IPIs as well"),
+                );
+            }
             let path = super::subject::parameter_path(subject.module(), "enable_ipiv");
             let value = subject.parameter(subject.module(), "enable_ipiv").unwrap_or("not there");
-            let verdict = Verdict::warn(format!("they exit: {}", no_ipis(why))).seen(path, value);
+            let verdict = verdict.seen(path, value);
             match why {
                 NoIpiVirtualization::Parameter => {
                     verdict.advice(format!("load {} with enable_ipiv=1", subject.module()))
@@ -166,6 +174,7 @@ fn no_ipis(why: NoIpiVirtualization) -> &'static str {
         NoIpiVirtualization::Inhibited => "interrupt virtualization is not active",
         NoIpiVirtualization::Parameter => "enable_ipiv is off",
         NoIpiVirtualization::Erratum1235 => "KVM leaves it off for erratum 1235",
+        NoIpiVirtualization::HybridAvic => "the guest uses x2APIC, and the CPU has no x2AVIC",
         NoIpiVirtualization::Controls => "the CPU's controls of this VM leave it out",
         NoIpiVirtualization::Cpu => "the CPU has none",
         NoIpiVirtualization::Kernel => "this kernel has none",

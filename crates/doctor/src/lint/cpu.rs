@@ -3,6 +3,7 @@
 use domain::{CpuModel, DefinitionChange, FeatureState};
 use exits::{InhibitReason, Isa, KernelVersion};
 
+use super::host_side::Technology;
 use super::rule::{Rule, Verdict};
 use super::subject::Subject;
 
@@ -39,7 +40,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "kvm-hidden",
         title: "KVM's paravirtual features",
         why: "a guest that does not see KVM has no kvmclock, no steal time and no extended destinations",
-        source: "Linux Documentation/virt/kvm/x86/cpuid.rst",
+        source: "Linux Documentation/virt/kvm/x86/cpuid.rst; arch/x86/kernel/kvm.c, __kvm_cpuid_base",
         guest_follows: true,
         needs_kvm: true,
         check: kvm_hidden,
@@ -152,12 +153,14 @@ fn topoext(subject: &Subject<'_>) -> Verdict {
 }
 
 fn kvm_hidden(subject: &Subject<'_>) -> Verdict {
-    match subject.hides_kvm() {
-        None => Verdict::pass("the guest sees KVM"),
-        Some(place) => Verdict::warn("KVM is hidden from the guest")
-            .said(subject.form(), place)
-            .fix(vec![DefinitionChange::CpuFeature("kvm".to_owned(), FeatureState::On)]),
+    let hiding: Vec<_> = subject.hiding_kvm().collect();
+    if hiding.is_empty() {
+        return Verdict::pass("the guest sees KVM");
     }
+    let on = |name: &str| DefinitionChange::CpuFeature(name.to_owned(), FeatureState::On);
+    let changes = hiding.iter().map(|(name, _)| on(name)).collect();
+    let verdict = Verdict::warn("KVM is hidden from the guest");
+    hiding.iter().fold(verdict, |verdict, (_, place)| verdict.said(subject.form(), place)).fix(changes)
 }
 
 fn pv_eoi(subject: &Subject<'_>) -> Verdict {
@@ -180,6 +183,9 @@ fn pv_eoi(subject: &Subject<'_>) -> Verdict {
 fn pv_ipi(subject: &Subject<'_>) -> Verdict {
     if subject.host.ipi_virtualization != Some(true) {
         return Verdict::pass("the host is not known to deliver IPIs without exits");
+    }
+    if subject.host.technology == Some(Technology::Avic) && subject.x2apic().value {
+        return Verdict::pass("each write of x2APIC's ICR exits, as the CPU has no x2AVIC");
     }
     if subject.vcpus() < 2 || subject.hides_kvm().is_some() {
         return Verdict::pass("not used");

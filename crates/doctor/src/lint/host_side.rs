@@ -1,7 +1,7 @@
 //! The facts about a host by which a definition is judged.
 
 use exits::{Isa, KernelVersion};
-use host::{Fingerprint, Root, XenControl, XenDevice};
+use host::{Fingerprint, Inspection, Root, XenControl, XenDevice};
 use serde::{Deserialize, Serialize};
 
 /// The CPU's way of delivering interrupts to vCPUs.
@@ -69,24 +69,25 @@ impl HostSide {
     }
 
     /// The host below `root`, and what a control domain of Xen knows of it where it is one.
-    #[must_use]
-    pub fn below(root: &Root, host: &Fingerprint) -> Self {
-        let side = Self::of(host);
-        match XenControl::read(root) {
-            // Its processors' flags are hidden from the control domain.
-            Some(xen) => Self {
-                isa: side.isa.or(xen.isa),
-                xen_iommu: xen.iommu,
-                xen_devices: XenDevice::all(root),
-                ..side
-            },
-            None => side,
-        }
+    ///
+    /// # Errors
+    /// Those of [`Inspection::read`].
+    pub fn below(root: &Root) -> Result<Self, host::Error> {
+        let (side, xen) = (Self::of(&Inspection::read(root)?), Self::of_xen(root));
+        // The processors' flags are hidden from the control domain.
+        let isa = side.isa.or(xen.isa);
+        Ok(Self { isa, xen_iommu: xen.xen_iommu, xen_devices: xen.xen_devices, ..side })
     }
 
-    /// The host with this fingerprint.
+    /// The facts that only a control domain of Xen knows; none on another host.
     #[must_use]
-    pub fn of(host: &Fingerprint) -> Self {
+    pub fn of_xen(root: &Root) -> Self {
+        let Some(xen) = XenControl::read(root) else { return Self::default() };
+        Self { isa: xen.isa, xen_iommu: xen.iommu, xen_devices: XenDevice::all(root), ..Self::default() }
+    }
+
+    /// The host with this fingerprint, which tells the number of its kernel and not what a vendor put into it.
+    pub(crate) fn of_fingerprint(host: &Fingerprint) -> Self {
         let cpu = host.cpu.as_ref();
         let has = |flag: &str| cpu.is_some_and(|cpu| cpu.has(flag));
         let isa = match () {
@@ -150,7 +151,7 @@ mod tests {
         write("sys/module/kvm_amd/parameters/avic", "Y\n");
         write("sys/module/kvm_amd/parameters/nested", "1\n");
         write("sys/module/kvm_amd/parameters/enable_ipiv", "N\n");
-        let side = HostSide::of(&Fingerprint::read(root.path()).unwrap());
+        let side = HostSide::of_fingerprint(&Fingerprint::read(root.path()).unwrap());
         let expected = HostSide {
             isa: Some(Isa::Svm),
             kernel: Some(KernelVersion::new(6, 12)),
@@ -166,6 +167,6 @@ mod tests {
     #[test]
     fn nothing_is_known_of_an_empty_root() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(HostSide::of(&Fingerprint::read(root.path()).unwrap()), HostSide::default());
+        assert_eq!(HostSide::below(&Root::directory(root.path())).unwrap(), HostSide::default());
     }
 }

@@ -49,10 +49,12 @@ fn clock_source(subject: &Subject<'_>) -> Verdict {
     let Some(place) = off.or(hidden) else {
         return Verdict::pass("kvmclock");
     };
+    // Without CPUID's hypervisor bit a guest looks for no hypervisor at all.
+    let bare = subject.said("hypervisor").is_some_and(|said| said.value == FeatureState::Off);
     let hyperv = timers.hyperv_clock.as_ref().is_some_and(|set| set.value)
         || subject.enlightenment("time").is_some()
         || subject.every_enlightenment().is_some();
-    if hyperv {
+    if hyperv && !bare {
         return Verdict::pass("Hyper-V's reference time");
     }
     if subject.given("invtsc", false).value {

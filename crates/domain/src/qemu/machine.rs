@@ -39,6 +39,7 @@ pub(super) fn read(reading: &mut Reading<'_>) {
             _ => {}
         }
     }
+    irqchip_of_accelerator(reading);
     memory_of_backend(reading);
     shared_memory(reading);
     encryption(reading);
@@ -101,11 +102,22 @@ fn accelerator(reading: &mut Reading<'_>, item: &Item) {
                 let accelerator = first_accelerator(&property.value);
                 reading.definition.machine.accelerator = Some(Set::new(accelerator, place));
             }
-        } else if same_name(&property.key, "kernel-irqchip") {
-            irqchip(reading, &property.value, place);
-        } else {
+        } else if !same_name(&property.key, "kernel-irqchip") {
             let pair = (property.key.replace('_', "-"), property.value.clone());
             reading.definition.machine.properties.push(Set::new(pair, place));
+        }
+    }
+}
+
+/// A `kernel-irqchip` of `-accel` replaces that of `-machine`, whatever their order: QEMU first applies the latter, as a
+/// default of the accelerator (`do_configure_accelerator` in `system/vl.c`).
+fn irqchip_of_accelerator(reading: &mut Reading<'_>) {
+    for number in 0..reading.items.len() {
+        let item = reading.items[number].clone();
+        for property in item.properties.list.iter().filter(|_| item.name == "accel") {
+            if same_name(&property.key, "kernel-irqchip") {
+                irqchip(reading, &property.value, reading.place(&item, property));
+            }
         }
     }
 }

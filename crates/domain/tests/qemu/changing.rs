@@ -45,6 +45,10 @@ fn the_irqchip_goes_where_the_machine_is_said() {
         ),
         ("qemu-kvm -machine q35,kernel_irqchip=on -m 1", "qemu-kvm -machine q35,kernel_irqchip=split -m 1"),
         ("qemu-kvm -accel kvm,kernel-irqchip=on -M q35", "qemu-kvm -accel kvm,kernel-irqchip=split -M q35"),
+        (
+            "qemu-kvm -accel kvm,kernel-irqchip=on -M q35,kernel-irqchip=off",
+            "qemu-kvm -accel kvm,kernel-irqchip=split -M q35,kernel-irqchip=off",
+        ),
         ("qemu-kvm -m 4G", "qemu-kvm -machine kernel-irqchip=split -m 4G"),
         (
             "qemu-kvm \\\n  -m 4G \\\n  -smp 2",

@@ -28,6 +28,9 @@ fn the_machine() {
         "-M kernel_irqchip=split",
         "-accel kvm,kernel-irqchip=split",
         "-M kernel-irqchip=on -M kernel-irqchip=split",
+        "-accel kvm,kernel-irqchip=split -M q35,kernel-irqchip=on",
+        "-M q35,kernel-irqchip=on -accel kvm,kernel-irqchip=split",
+        "-accel kvm,kernel-irqchip=split -no-kvm-irqchip",
     ];
     all(&lines, irqchip, &Some(Irqchip::Split));
     all(&["-no-kvm-irqchip", "-M kernel-irqchip=off"], irqchip, &Some(Irqchip::UserSpace));

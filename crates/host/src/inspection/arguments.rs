@@ -1,5 +1,7 @@
 //! The kernel's command line.
 
+use exits::Isa;
+
 /// One argument of the kernel's command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
@@ -63,6 +65,27 @@ impl Arguments {
     pub fn has_word(&self, name: &str, word: &str) -> bool {
         self.all(name).flatten().any(|value| value.split(',').any(|one| one == word))
     }
+
+    /// The argument in force that keeps the IOMMU from posting interrupts to vCPUs. The last word counts: `intremap=on`
+    /// revokes an earlier `nopost` or `off`, for AMD's IOMMU as well (`drivers/iommu/irq_remapping.c`, `setup_irqremap`
+    /// and `irq_remapping_cap`; `drivers/iommu/amd/init.c`, `parse_amd_iommu_intr`).
+    #[must_use]
+    pub fn against_posting(&self, isa: Isa) -> Option<&'static str> {
+        let words = |name| self.all(name).flatten().flat_map(|value| value.split(','));
+        let remapping = words("intremap").fold(None, |before, word| match word {
+            "on" => None,
+            "off" => Some("intremap=off"),
+            "nopost" => Some("intremap=nopost"),
+            _ => before,
+        });
+        let amd = words("amd_iommu_intr").filter(|_| isa == Isa::Svm);
+        let legacy = amd.fold(None, |before, word| match word {
+            "legacy" => Some("amd_iommu_intr=legacy"),
+            "vapic" => None,
+            _ => before,
+        });
+        remapping.or(legacy)
+    }
 }
 
 impl Argument {
@@ -78,6 +101,29 @@ impl Argument {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_last_word_decides_on_posting() {
+        let (nopost, off, legacy) =
+            (Some("intremap=nopost"), Some("intremap=off"), Some("amd_iommu_intr=legacy"));
+        for (line, amd, intel) in [
+            ("ro quiet", None, None),
+            ("amd_iommu_intr=legacy", legacy, None),
+            ("amd_iommu_intr=legacy amd_iommu_intr=vapic", None, None),
+            ("amd_iommu_intr=legacy intremap=on", legacy, None),
+            ("amd-iommu-intr=legacy", legacy, None),
+            ("intremap=nosid,nopost", nopost, nopost),
+            ("intremap=nopost amd_iommu_intr=vapic", nopost, nopost),
+            ("intremap=nopost intremap=on", None, None),
+            ("intremap=nopost,on,off", off, off),
+            ("intremap=off", off, off),
+            ("ro -- intremap=nopost", None, None),
+        ] {
+            let arguments = Arguments::parse(line);
+            let told = (arguments.against_posting(Isa::Svm), arguments.against_posting(Isa::Vmx));
+            assert_eq!(told, (amd, intel), "{line}");
+        }
+    }
 
     #[test]
     fn words_quotes_and_the_end() {

@@ -81,6 +81,9 @@ pub(super) fn ipis(state: IpiVirtualization, parameter: Option<bool>) -> String 
             "enable_ipiv is off, as the kernel leaves it on this family for erratum 1235; IPIs then take \
              avic_incomplete_ipi exits"
         }
+        NoIpiVirtualization::HybridAvic => {
+            "the guest uses x2APIC, whose registers the CPU's AVIC does not virtualize"
+        }
         NoIpiVirtualization::Controls => "KVM leaves it out of the CPU's controls for this VM",
         NoIpiVirtualization::Cpu => "the CPU has no IPI virtualization; each IPI takes an exit of its sender",
         NoIpiVirtualization::Kernel => "this kernel's KVM has none (Linux 6.0 is needed)",

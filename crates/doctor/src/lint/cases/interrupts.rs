@@ -125,6 +125,10 @@ pub(super) fn of_interrupts() -> Vec<Cases> {
                 }),
                 (any(), |vm| {
                     two_sockets_of_96(vm);
+                    feature(vm, "hypervisor", FeatureState::Off);
+                }),
+                (any(), |vm| {
+                    two_sockets_of_96(vm);
                     feature(vm, "kvm-msi-ext-dest-id", FeatureState::Off);
                 }),
                 (any(), |vm| {

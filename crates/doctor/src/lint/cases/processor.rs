@@ -60,7 +60,14 @@ pub(super) fn of_cpu() -> Vec<Cases> {
                 }),
             ],
         ),
-        row("kvm-hidden", vec![(any(), |vm| feature(vm, "kvm", FeatureState::Off))], vec![(any(), |_| {})]),
+        row(
+            "kvm-hidden",
+            vec![
+                (any(), |vm| feature(vm, "kvm", FeatureState::Off)),
+                (any(), |vm| feature(vm, "hypervisor", FeatureState::Off)),
+            ],
+            vec![(any(), |_| {}), (any(), |vm| feature(vm, "hypervisor", FeatureState::On))],
+        ),
         row(
             "pv-eoi",
             vec![(switched(false), |vm| feature(vm, "kvm-pv-eoi", FeatureState::Off))],
@@ -72,8 +79,15 @@ pub(super) fn of_cpu() -> Vec<Cases> {
         ),
         row(
             "pv-ipi",
-            vec![(HostSide { ipi_virtualization: Some(true), ..intel() }, |_| {})],
             vec![
+                (HostSide { ipi_virtualization: Some(true), ..intel() }, |_| {}),
+                (HostSide { ipi_virtualization: Some(true), ..amd(Technology::X2Avic, 6, 17) }, |_| {}),
+                (HostSide { ipi_virtualization: Some(true), ..amd(Technology::Avic, 6, 17) }, |vm| {
+                    feature(vm, "x2apic", FeatureState::Off);
+                }),
+            ],
+            vec![
+                (HostSide { ipi_virtualization: Some(true), ..amd(Technology::Avic, 6, 17) }, |_| {}),
                 (any(), |_| {}),
                 (HostSide { ipi_virtualization: Some(true), ..intel() }, |vm| {
                     feature(vm, "kvm-pv-ipi", FeatureState::Off);

@@ -20,6 +20,10 @@ pub(super) fn of_timers_and_assigned() -> Vec<Cases> {
                 (any(), |vm| feature(vm, "kvmclock", FeatureState::Off)),
                 (any(), |vm| vm.timers.kvm_clock = Some(said(false, "kvmclock"))),
                 (any(), |vm| feature(vm, "kvm", FeatureState::Off)),
+                (any(), |vm| {
+                    feature(vm, "hypervisor", FeatureState::Off);
+                    enlighten(vm, &["time"]);
+                }),
             ],
             vec![
                 (any(), |_| {}),

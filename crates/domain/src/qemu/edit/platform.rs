@@ -45,7 +45,9 @@ pub(super) fn irqchip(editor: &mut Editor<'_>, chip: Irqchip) -> Outcome {
         let given = editor.given(number)?;
         editor.drop_option(given);
     }
-    if let Some(number) = deciding(editor, &["machine", "accel"], "kernel-irqchip") {
+    // That of the accelerator replaces that of the machine.
+    let decides = |name| deciding(editor, &[name], "kernel-irqchip");
+    if let Some(number) = decides("accel").or_else(|| decides("machine")) {
         return editor.set(number, "kernel-irqchip", value);
     }
     if !short.is_empty() && chip == Irqchip::Kernel {

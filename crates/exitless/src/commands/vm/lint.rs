@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use doctor::Tally;
 use doctor::lint::{HostSide, lint_by_group};
 use exits::Isa;
-use host::{Fingerprint, Root};
+use host::Root;
 use report::findings::FindingsView;
 
 use super::subject::Subject;
@@ -29,7 +29,7 @@ impl For {
     /// The facts of that host that rules use; this host is the one below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
-            Self::ThisHost => HostSide::below(&Root::directory(root), &Fingerprint::read(root)?),
+            Self::ThisHost => HostSide::below(&Root::directory(root))?,
             Self::Intel => HostSide::of_vendor(Isa::Vmx),
             Self::Amd => HostSide::of_vendor(Isa::Svm),
         })

@@ -1,0 +1,102 @@
+//! The facts about an inspected host by which definitions are judged.
+
+use super::kernels::{Has, ROWS};
+use super::limits;
+use super::release::Tree;
+use super::subject::Subject;
+use crate::lint::HostSide;
+use exits::KernelVersion;
+use host::Inspection;
+
+impl HostSide {
+    /// The host of an inspection.
+    #[must_use]
+    pub fn of(host: &Inspection) -> Self {
+        let subject = Subject::new(host);
+        Self {
+            kernel: mainline(&subject),
+            largest_apic_id: limits::largest_apic_id(&subject).map(|(largest, _)| largest),
+            ..Self::of_fingerprint(&host.fingerprint)
+        }
+    }
+}
+
+/// The mainline kernel by which rules over definitions judge: of vendors' trees the number alone does not tell it.
+fn mainline(subject: &Subject<'_>) -> Option<KernelVersion> {
+    let release = subject.release.as_ref()?;
+    let own = KernelVersion::new(release.version.0, release.version.1);
+    if release.tree == Tree::Stable {
+        return Some(own);
+    }
+    // What it took on purpose is what those rules ask for.
+    for name in ["kernel-x2avic", "kernel-avic-nested"] {
+        let row = ROWS.iter().find(|row| row.rule == name)?;
+        match row.judge_running(release, &subject.host.kernel).has {
+            Has::Yes => return Some(own.max(KernelVersion::new(row.since.0, row.since.1))),
+            Has::No => {}
+            Has::Unknown => return None,
+        }
+    }
+    Some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::State;
+    use crate::lint::{HostSide, lint};
+    use domain::{NoFiles, Text};
+    use exits::KernelVersion;
+    use host::Root;
+    use std::fs;
+
+    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    const ZEN4: (&str, &str) =
+        ("proc/cpuinfo", "processor : 0\nvendor_id : AuthenticAMD\nflags : svm avic x2avic npt\n");
+    const AVIC: (&str, &str) = ("sys/module/kvm_amd/parameters/avic", "Y\n");
+    const NESTED: (&str, &str) = ("sys/module/kvm_amd/parameters/nested", "1\n");
+
+    /// The side of a Zen 4 with this kernel and these answers of its type information, and the rules over the kernel
+    /// that find something in a VM with the host's CPU.
+    fn judged(release: &str, types: &str) -> (HostSide, Vec<String>) {
+        let mut files = vec![ZEN4, AVIC, NESTED, ("proc/sys/kernel/osrelease", release)];
+        files.extend((!types.is_empty()).then_some(("exitless/types", types)));
+        let root = host(&files);
+        let side = HostSide::below(&Root::directory(root.path())).unwrap();
+        let line = "qemu-kvm -M q35,kernel-irqchip=split -cpu host -smp 4";
+        let vm = domain::qemu::read(&Text::new("vm", line), &NoFiles).unwrap();
+        let found = lint(&vm, &side).into_iter().filter(|one| one.state == State::Fail);
+        let rules = found.map(|one| one.rule).filter(|rule| rule == "x2apic" || rule == "nested").collect();
+        (side, rules)
+    }
+
+    #[test]
+    fn a_vendors_kernel_is_taken_by_what_is_in_it() {
+        let none: [&str; 0] = [];
+        let (side, rules) = judged("5.15.0-204.146.1.el8uek.x86_64\n", "");
+        assert_eq!((side.kernel, side.largest_apic_id), (Some(KernelVersion::new(6, 0)), Some(511)));
+        assert_eq!(rules, none);
+        // Nothing tells what is in an earlier one.
+        assert_eq!(judged("5.15.0-105.125.6.2.1.el8uek.x86_64\n", "").0.kernel, None);
+        let (side, rules) = judged("5.15.180\n", "");
+        assert_eq!(side.kernel, Some(KernelVersion::new(5, 15)));
+        assert_eq!(rules, ["x2apic", "nested"]);
+        let red_hat = |types: &str| judged("5.14.0-162.6.1.el9_1.x86_64\n", types);
+        let (x2avic, nested) =
+            ("vcpu_svm.x2avic_msrs_intercepted", "kvm_x86_ops.vcpu_get_apicv_inhibit_reasons");
+        let both = red_hat(&format!("{x2avic}: yes\n{nested}: yes\n"));
+        assert_eq!((both.0.kernel, both.1.len()), (Some(KernelVersion::new(6, 0)), 0));
+        let one = red_hat(&format!("{x2avic}: no\n{nested}: yes\n"));
+        assert_eq!((one.0.kernel, one.1), (Some(KernelVersion::new(5, 19)), vec!["x2apic".to_owned()]));
+        let neither = red_hat(&format!("{x2avic}: no\n{nested}: no\n"));
+        assert_eq!((neither.0.kernel, neither.1.len()), (Some(KernelVersion::new(5, 14)), 2));
+    }
+}
