@@ -30,8 +30,7 @@ impl Plan {
     /// Plans for the host below `root`, which `inspection` describes. Reads its configuration, and changes nothing.
     #[must_use]
     pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
-        let release = inspection.kernel.release.get().map(String::as_str).unwrap_or_default();
-        let boot = Boot::detect(root, release);
+        let boot = Boot::detect(root);
         if wish.part == Part::DeviceInterrupts {
             return device_interrupts::plan(root, &boot, inspection, wish);
         }

@@ -285,7 +285,7 @@ fn perform(root: &Path, actions: &mut impl Actions, entry: &Entry) -> Result<(),
         (Change::Value { path, value }, _) => value::write(&file::path(root, path)?, value),
         (Change::Load { module, parameters }, _) => module::reload(root, actions, module, parameters),
         (Change::Unload { module }, _) => module::unload(root, actions, module),
-        (Change::Command { run: Some(command), .. }, _) => module::run(actions, command),
+        (Change::Command { run: Some(command), .. }, _) => module::run(root, actions, command),
         (Change::Affinity { tid, cpus, .. }, _) => actions.set_affinity(*tid, cpus),
         _ => Ok(()),
     }

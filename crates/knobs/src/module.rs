@@ -1,6 +1,6 @@
 //! Kernel modules: what they were given, and loading them again.
 
-use crate::{Actions, Error, Parameters, cut_short, under};
+use crate::{Actions, Error, Parameters, cut_short, kernel_install, under};
 use std::fs;
 use std::path::Path;
 
@@ -89,7 +89,10 @@ fn differences(root: &Path, module: &str, before: &Parameters) -> Parameters {
     differing.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-pub(crate) fn run(actions: &mut impl Actions, command: &[String]) -> Result<(), Error> {
-    cut_short::here().map_err(Error::access("run", command.join(" ")))?;
-    actions.run(command)
+pub(crate) fn run(root: &Path, actions: &mut impl Actions, command: &[String]) -> Result<(), Error> {
+    for command in kernel_install::commands(root, command) {
+        cut_short::here().map_err(Error::access("run", command.join(" ")))?;
+        actions.run(&command)?;
+    }
+    Ok(())
 }

@@ -1,16 +1,19 @@
 //! The programs that changes run: a closed set. A journal that names another one is not believed.
 
+use crate::kernel_install;
+
 /// The folder in which definitions of domains are kept for `virsh define`.
 const DOMAINS: &str = "/var/lib/exitless/domains/";
 
 /// Programs with all their arguments.
-const WHOLE: [&[&str]; 6] = [
+const WHOLE: [&[&str]; 7] = [
     &["update-grub"],
     &["grub-mkconfig", "-o", "/boot/grub/grub.cfg"],
     &["grub2-mkconfig", "-o", "/boot/grub2/grub.cfg"],
     &["proxmox-boot-tool", "refresh"],
     &["sdbootutil", "update-all-entries"],
     &["mkinitcpio", "-P"],
+    &kernel_install::ADD_ALL,
 ];
 
 /// Tests whether exitless runs this program with these arguments.
@@ -20,6 +23,7 @@ pub(crate) fn is_known(words: &[String]) -> bool {
         return true;
     }
     match words[..] {
+        // Of a journal that an earlier version wrote.
         ["kernel-install", "add", release, image] => {
             !release.contains('/') && image == format!("/usr/lib/modules/{release}/vmlinuz")
         }
@@ -86,6 +90,7 @@ mod tests {
         for line in [
             "update-grub",
             "grub-mkconfig|-o|/boot/grub/grub.cfg",
+            "kernel-install|add-all",
             "kernel-install|add|6.12.1|/usr/lib/modules/6.12.1/vmlinuz",
             "rpm-ostree|kargs|--delete-if-present=a=1|--append-if-missing=b",
             "grubby|--update-kernel=ALL|--remove-args=a b|--args=c",
@@ -104,6 +109,7 @@ mod tests {
             "grub-mkconfig|-o|/etc/passwd",
             "kernel-install|add|../x|/usr/lib/modules/../x/vmlinuz",
             "kernel-install|add|6.12.1|/tmp/vmlinuz",
+            "kernel-install|add-all|--root=/tmp",
             "grubby|--update-kernel=ALL|--default-kernel",
             "virsh|define|/var/lib/exitless/domains/../../../../tmp/x.after.xml",
             "virsh|define|/tmp/x.after.xml",

@@ -119,6 +119,11 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
                 }
             }
         }
+        (Change::Command { undo: Some(undo), .. }, _)
+            if crate::kernel_install::commands(root, undo).is_empty() =>
+        {
+            already("no installed kernel has a boot entry")
+        }
         _ => Ok(Outcome::WouldUndo),
     }
 }
@@ -200,7 +205,7 @@ pub(crate) fn undo(
                 module::give_back(root, actions, module, old, first)?;
             }
         },
-        (Change::Command { undo: Some(command), .. }, _) => module::run(actions, command)?,
+        (Change::Command { undo: Some(command), .. }, _) => module::run(root, actions, command)?,
         (Change::Affinity { tid, .. }, Before::Affinity { cpus: old }) => actions.set_affinity(*tid, old)?,
         _ => {}
     }

@@ -12,8 +12,8 @@ use knobs::{Change, Content};
 pub(super) enum Boot {
     /// `rpm-ostree kargs`; the options of the boot loader's entries.
     RpmOstree(Vec<String>),
-    /// `grubby`; the options of the boot loader's entries.
-    Grubby(Vec<String>),
+    /// `grubby`; the options of the boot loader's entries, and those that TuneD adds to them.
+    Grubby { options: Vec<String>, tuned: String },
     /// `kernelstub`; the text of its configuration.
     Kernelstub(String),
     /// Settings of grub-mkconfig, in the order in which they are read, and the program that works the rest out.
@@ -48,22 +48,23 @@ pub(super) enum Taken {
 }
 
 impl Boot {
-    /// The kernel's command lines as they are configured, those of Linux.
+    /// The kernel's command lines as they are configured, those of Linux. None if they are not known.
     pub(super) fn lines(&self) -> Vec<String> {
         match self {
-            Self::RpmOstree(options) | Self::Grubby(options) => options.clone(),
+            Self::RpmOstree(options) => options.clone(),
+            Self::Grubby { options, tuned } => options.iter().map(|one| format!("{one} {tuned}")).collect(),
             Self::Kernelstub(configuration) => vec![kernelstub_words(configuration).join(" ")],
             Self::Grub { files, .. } => {
-                let lines = files.iter().flat_map(|(_, text)| {
-                    let all = VARIABLES
-                        .iter()
-                        .flat_map(|variable| grub::assignments(text, variable).unwrap_or_default());
-                    all.map(|one| text[one.value].to_owned()).collect::<Vec<_>>()
-                });
-                lines.collect()
+                // grub-mkconfig joins both, the one for usual boots last (util/grub.d/10_linux.in).
+                let all = VARIABLES.iter().rev().flat_map(|variable| grub::in_force(files, variable));
+                let words: Vec<_> = all.map(|(file, one)| &files[file].1[one.value]).collect();
+                vec![words.join(" ")]
             }
             Self::CommandLine { text, .. } => vec![text.clone()],
-            Self::Entries(files) => files.iter().map(|(_, text)| entries::options(text)).collect(),
+            Self::Entries(files) => {
+                let linux = files.iter().filter(|(_, text)| entries::boots_linux(text));
+                linux.map(|(_, text)| entries::options(text)).collect()
+            }
             Self::Unknown => Vec::new(),
         }
     }
@@ -86,7 +87,10 @@ impl Boot {
                     .chain(added)
                     .collect()
             }),
-            Self::Grubby(options) => by_program(options, changes, |removed, added| {
+            Self::Grubby { tuned, .. } if has_old(tuned, changes) => {
+                Taken::ByHand("a profile of TuneD adds it to the boot entries".to_owned(), told())
+            }
+            Self::Grubby { options, .. } => by_program(options, changes, |removed, added| {
                 let mut command = vec!["grubby".to_owned(), "--update-kernel=ALL".to_owned()];
                 if !removed.is_empty() {
                     command.push(format!("--remove-args={}", removed.join(" ")));
@@ -129,6 +133,10 @@ impl Boot {
     }
 }
 
+fn has_old(line: &str, changes: &[WordChange]) -> bool {
+    changes.iter().filter_map(|change| change.old.as_deref()).any(|old| words::has(line, old))
+}
+
 fn told(change: &WordChange) -> String {
     match (&change.old, &change.new) {
         (Some(old), Some(new)) => format!("{old} to {new}"),
@@ -148,13 +156,14 @@ fn refreshed(files: Vec<(String, String)>, refresh: &[String]) -> Vec<Change> {
     [before].into_iter().chain(files.into_iter().map(file)).chain([after]).collect()
 }
 
-/// A program that adds and removes words, told only what is not so yet: so its inverse is right too.
+/// A program that adds and removes words, told only what is not so yet: so its inverse is right too. If the options are not
+/// known, the changes come from the running kernel's command line, and all are told.
 fn by_program(
     options: &[String],
     changes: &[WordChange],
     command: impl Fn(&[String], &[String]) -> Vec<String>,
 ) -> Taken {
-    let any = |word: &String| options.iter().any(|line| words::has(line, word));
+    let any = |word: &String| options.is_empty() || options.iter().any(|line| words::has(line, word));
     let all = |word: &String| !options.is_empty() && options.iter().all(|line| words::has(line, word));
     let removed: Vec<String> = changes.iter().filter_map(|change| change.old.clone()).filter(any).collect();
     let added: Vec<String> =
@@ -205,27 +214,24 @@ fn grub_files(
         Whose::Linux => VARIABLES,
         Whose::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
     };
+    for (_, text) in files {
+        variables.iter().try_for_each(|variable| grub::assignments(text, variable).map(drop))?;
+    }
     let mut new: Vec<(String, String)> = files.to_vec();
     for change in changes {
         let mut placed = change.new.is_none();
-        for (_, text) in &mut new {
-            for variable in variables {
-                let count = grub::assignments(text, variable)?.len();
-                for at in 0..count {
-                    // Each change moves those behind it.
-                    let Some(assignment) = grub::assignments(text, variable)?.into_iter().nth(at) else {
-                        break;
-                    };
-                    let words = &text[assignment.value.clone()];
-                    placed |= change.new.as_deref().is_some_and(|word| words::has(words, word));
-                    if change.old.as_deref().is_some_and(|old| words::has(words, old)) {
-                        let here = WordChange {
-                            old: change.old.clone(),
-                            new: change.new.clone().filter(|_| !placed),
-                        };
-                        *text = grub::changed(text, &assignment, &[here])?;
-                        placed = true;
-                    }
+        for variable in variables {
+            for at in 0..grub::in_force(&new, variable).len() {
+                // Each change moves those behind it.
+                let (file, assignment) = grub::in_force(&new, variable).remove(at);
+                let text = &mut new[file].1;
+                let words = &text[assignment.value.clone()];
+                placed |= change.new.as_deref().is_some_and(|word| words::has(words, word));
+                if change.old.as_deref().is_some_and(|old| words::has(words, old)) {
+                    let here =
+                        WordChange { old: change.old.clone(), new: change.new.clone().filter(|_| !placed) };
+                    *text = grub::changed(text, &assignment, &[here])?;
+                    placed = true;
                 }
             }
         }
@@ -237,15 +243,14 @@ fn grub_files(
     Ok(new)
 }
 
-/// Adds a word to the assignment that counts: the last one of the last file.
+/// Adds a word to the last assignment that counts.
 fn add(files: &mut [(String, String)], variables: [&str; 2], word: &str) -> Result<(), String> {
     let change = [WordChange::add(word)];
     for variable in variables {
-        for (_, text) in files.iter_mut().rev() {
-            if let Some(assignment) = grub::assignments(text, variable)?.last() {
-                *text = grub::changed(text, assignment, &change)?;
-                return Ok(());
-            }
+        if let Some((file, assignment)) = grub::in_force(files, variable).last() {
+            let text = &mut files[*file].1;
+            *text = grub::changed(text, assignment, &change)?;
+            return Ok(());
         }
     }
     if let Some((_, text)) = files.first_mut() {

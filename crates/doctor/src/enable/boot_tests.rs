@@ -26,6 +26,26 @@ fn the_assignment_that_counts_is_in_the_last_file_that_makes_it() {
 }
 
 #[test]
+fn an_assignment_that_a_later_one_hides_does_not_count() {
+    let files = [
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet a=0 b=0\"\n"),
+        ("/etc/default/grub.d/50-cloudimg-settings.cfg", "GRUB_CMDLINE_LINUX_DEFAULT=\"c a=0\"\n"),
+    ];
+    let new = grub(&files, &replaced("a=0", Some("a=1"))).unwrap();
+    let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"c a=1\"\n";
+    assert_eq!(new, one("/etc/default/grub.d/50-cloudimg-settings.cfg", text));
+    assert_eq!(grub(&files, &replaced("b=0", None)), Ok(Vec::new()));
+    let added = grub(&files, &[WordChange::add("b=0")]).unwrap();
+    assert!(added[0].1.contains("c a=0 b=0"), "{added:?}");
+
+    let own = |(path, text): (&str, &str)| (path.to_owned(), text.to_owned());
+    let linux = ("/etc/default/grub.d/kdump-tools.cfg", "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX d\"\n");
+    let files = files.into_iter().chain([linux]).map(own).collect();
+    let boot = Boot::Grub { files, refresh: None };
+    assert_eq!(boot.lines(), ["$GRUB_CMDLINE_LINUX d c a=0"]);
+}
+
+#[test]
 fn a_word_goes_wherever_it_stands_and_comes_once() {
     let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet a=0\"\nGRUB_CMDLINE_LINUX=\"a=0 b\"\n";
     let new = grub(&[("g", text)], &replaced("a=0", Some("a=1"))).unwrap();
@@ -46,18 +66,27 @@ fn settings_without_an_assignment_get_one_and_a_shells_work_is_left_alone() {
 
 #[test]
 fn a_program_is_told_only_what_is_not_so_yet() {
-    let boot = Boot::Grubby(vec!["root=x a=0 c".to_owned(), "root=y c".to_owned()]);
+    let boot = Boot::Grubby {
+        options: vec!["root=x a=0 c".to_owned(), "root=y c".to_owned()],
+        tuned: "e".to_owned(),
+    };
     let changes =
         [replaced("a=0", Some("a=1"))[0].clone(), WordChange::add("c"), replaced("d", None)[0].clone()];
     let Taken::Changes(taken) = boot.take(Whose::Linux, &changes) else { panic!() };
     let command = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect());
-    let expected = Change::Command {
+    let expected = [Change::Command {
         run: command(&["grubby", "--update-kernel=ALL", "--remove-args=a=0", "--args=a=1"]),
         undo: command(&["grubby", "--update-kernel=ALL", "--remove-args=a=1", "--args=a=0"]),
-    };
-    assert_eq!(taken, [expected]);
+    }];
+    assert_eq!(taken, expected);
     assert_eq!(boot.take(Whose::Linux, &[WordChange::add("c")]), Taken::Nothing);
     assert!(matches!(boot.take(Whose::Xen, &changes), Taken::ByHand(..)));
+    // A profile of TuneD would add it again.
+    assert!(matches!(boot.take(Whose::Linux, &replaced("e", None)), Taken::ByHand(..)));
+    // Of options that are not known all is told.
+    let unknown = Boot::Grubby { options: Vec::new(), tuned: String::new() };
+    let Taken::Changes(taken) = unknown.take(Whose::Linux, &replaced("a=0", Some("a=1"))) else { panic!() };
+    assert_eq!(taken, expected);
 }
 
 #[test]
@@ -74,4 +103,17 @@ fn entries_of_systemd_boot_keep_all_but_the_word() {
     let windows = "title Windows\nefi /EFI/x.efi\noptions a=0\n";
     assert_eq!(entries::changed(windows, &replaced("a=0", Some("a=1"))), windows);
     assert_eq!(entries::options(text), "root=x  a=0 rw");
+    let both = [("a".to_owned(), text.to_owned()), ("b".to_owned(), windows.to_owned())];
+    assert_eq!(Boot::Entries(both.to_vec()).lines(), ["root=x  a=0 rw"]);
+}
+
+#[test]
+fn entries_with_variables_of_grub_have_their_values() {
+    let text = "linux /vmlinuz\noptions $kernelopts $tuned_params b\n";
+    let block = "# GRUB Environment Block\nsaved_entry=x\nkernelopts=root=x ro a=0\ntuned_params=c d\n####";
+    assert_eq!(entries::expanded(text, block).as_deref(), Some("root=x ro a=0  b"));
+    assert_eq!(entries::of_tuned(text, block), Some("c d"));
+    assert_eq!(entries::of_tuned("options b\n", block), None);
+    assert_eq!(entries::expanded(text, ""), None);
+    assert_eq!(entries::expanded("options b $tuned_params\n", "").as_deref(), Some("b "));
 }

@@ -7,7 +7,9 @@ use super::persist::{by_boot_loader, title};
 use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish};
 use super::refusal;
 use super::words::{self, WordChange};
+use exits::Isa;
 use host::Inspection;
+use host::inspection::Arguments;
 use std::path::Path;
 
 const SOURCE: &str = "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr; \
@@ -36,19 +38,10 @@ impl Iommu {
         }
     }
 
-    /// Tests whether a command line keeps it from posting: the last word counts, and `on` revokes an earlier `nopost`.
+    /// Tests whether a command line keeps it from posting.
     fn is_off(self, line: &str) -> bool {
-        let (argument, word) = self.words();
-        let mut off = false;
-        for value in values(line, argument).flat_map(|(_, value)| value.split(',')) {
-            off = match value {
-                "off" if self == Self::Intel => true,
-                value if value == word => true,
-                "on" | "vapic" => false,
-                _ => off,
-            };
-        }
-        off
+        let isa = if self == Self::Amd { Isa::Svm } else { Isa::Vmx };
+        Arguments::parse(line).against_posting(isa).is_some()
     }
 
     /// The words that switch it off in these command lines.
@@ -100,11 +93,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     let iommu = if amd { Iommu::Amd } else { Iommu::Intel };
     let now = inspection.fingerprint.cmdline.clone().unwrap_or_default();
     let on = wish.arm == Arm::On;
-    let lines = match boot {
-        // Its variables make one line, the second before the first.
-        Boot::Grub { .. } => vec![boot.lines().into_iter().rev().collect::<Vec<_>>().join(" ")],
-        _ => boot.lines(),
-    };
+    let lines = boot.lines();
     let changes = if on {
         let mut all = vec![now.clone()];
         all.extend(lines);
@@ -162,9 +151,9 @@ mod tests {
             ("amd_iommu_intr=legacy", true, false),
             ("amd_iommu_intr=legacy amd_iommu_intr=vapic", false, false),
             ("amd-iommu-intr=legacy", true, false),
-            ("intremap=nosid,nopost", false, true),
+            ("intremap=nosid,nopost", true, true),
             ("intremap=nopost intremap=on", false, false),
-            ("intremap=off", false, true),
+            ("intremap=off", true, true),
             ("ro -- intremap=nopost", false, false),
         ] {
             assert_eq!((Iommu::Amd.is_off(line), Iommu::Intel.is_off(line)), (amd, intel), "{line}");

@@ -10,6 +10,8 @@ pub(super) struct Assignment {
     pub(super) value: Range<usize>,
     /// The quote, if any.
     quote: Option<char>,
+    /// It hides the value before it: it is no `+=`, and does not name the variable.
+    replaces: bool,
 }
 
 /// All assignments of a variable in a file, in order. `Err` names one that is more than plain text.
@@ -21,17 +23,37 @@ pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>,
         begin += line.len();
         let trimmed = line.trim_start();
         let rest = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
-        let Some(value) = rest.strip_prefix(variable).and_then(|rest| {
-            // `NAME+=` adds to the value before it, which is as good a place for a word.
-            rest.strip_prefix('=').or_else(|| rest.strip_prefix("+="))
-        }) else {
-            continue;
-        };
+        let Some(rest) = rest.strip_prefix(variable) else { continue };
+        let (adds, rest) = rest.strip_prefix('+').map_or((false, rest), |rest| (true, rest));
+        let Some(value) = rest.strip_prefix('=') else { continue };
         let at = start + line.len() - value.len();
         let value = value.trim_end_matches('\n');
-        found.push(plain(value, at).ok_or_else(|| line.trim().to_owned())?);
+        let mut one = plain(value, at).ok_or_else(|| line.trim().to_owned())?;
+        one.replaces = !adds && (one.quote == Some('\'') || !names(&text[one.value.clone()], variable));
+        found.push(one);
     }
     Ok(found)
+}
+
+/// Tests whether a shell puts the variable into this text: `$NAME`, `${NAME}`.
+fn names(text: &str, variable: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
+    text.split('$').skip(1).any(|rest| {
+        let name = rest.strip_prefix('{').unwrap_or(rest);
+        name.strip_prefix(variable).is_some_and(|rest| !goes_on(rest))
+    })
+}
+
+/// The assignments of a variable that count, with the numbers of their files, which are in the order in which they are read.
+/// A file with one that is more than plain text is left out.
+pub(super) fn in_force(files: &[(String, String)], variable: &str) -> Vec<(usize, Assignment)> {
+    let of_file = |(number, (_, text)): (usize, &(String, String))| {
+        let all = assignments(text, variable).unwrap_or_default();
+        all.into_iter().map(move |one| (number, one)).collect::<Vec<_>>()
+    };
+    let all: Vec<_> = files.iter().enumerate().flat_map(of_file).collect();
+    let first = all.iter().rposition(|(_, one)| one.replaces).unwrap_or_default();
+    all.into_iter().skip(first).collect()
 }
 
 fn plain(value: &str, at: usize) -> Option<Assignment> {
@@ -45,7 +67,7 @@ fn plain(value: &str, at: usize) -> Option<Assignment> {
     // What the shell works out can hold words that are not seen here; a mere variable cannot hide the end.
     let worked_out = quote != Some('\'') && (inner.contains(['`', '\\']) || inner.contains("$("));
     let start = at + usize::from(quote.is_some());
-    (ends && !worked_out).then(|| Assignment { value: start..start + inner.len(), quote })
+    (ends && !worked_out).then(|| Assignment { value: start..start + inner.len(), quote, replaces: true })
 }
 
 /// The file with the changes made to one assignment; `Err` when the assignment cannot hold them.
@@ -85,6 +107,23 @@ mod tests {
         assert_eq!(change("A=quiet\n", "A", "d=1"), "A=\"quiet d=1\"\n");
         assert_eq!(change("A=\"$A x\"\n", "A", "d=1"), "A=\"$A x d=1\"\n");
         assert_eq!(change("A+=\" x\"\n", "A", "d=1"), "A+=\" x d=1\"\n");
+    }
+
+    #[test]
+    fn an_assignment_hides_those_before_it_unless_it_takes_their_value() {
+        for (text, counts) in [
+            ("A=1\nA=2\n", 1),
+            ("A=1\nA+=2\n", 2),
+            ("A=1\nA=\"2 $A\"\nexport A=\"${A} 3\"\n", 3),
+            ("A=1\nA='$A 2'\n", 1),
+            ("A=1\nA=\"$AB 2\"\n", 1),
+            ("A=1\nA=2\nA+=3\n", 2),
+        ] {
+            let files = [("a".to_owned(), "A=0\n".to_owned()), ("b".to_owned(), text.to_owned())];
+            let found = in_force(&files, "A");
+            assert_eq!(found.len(), counts, "{text}");
+            assert!(found.iter().all(|(file, _)| *file == 1), "{text}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn distributions() -> Vec<(&'static str, Host)> {
     let cloud = "GRUB_CMDLINE_LINUX_DEFAULT=\"console=ttyS0 kvm_amd.avic=0 amd_iommu_intr=legacy\"\n";
     let entry = "title Linux\nversion 6.12\nlinux /vmlinuz\n\
         options root=/dev/sda1 ro amd_iommu_intr=legacy kvm_amd.avic=0\n";
+    let zfs = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX root=ZFS=rpool/ROOT/pve-1\"\n";
     let words = "root=/dev/sda1 ro kvm_amd.avic=0 amd_iommu_intr=legacy quiet";
     let stub =
         r#"{"default":{},"user":{"kernel_options":["quiet","amd_iommu_intr=legacy","kvm_amd.avic=0"]}}"#;
@@ -96,9 +97,47 @@ fn distributions() -> Vec<(&'static str, Host)> {
                 ("/etc/kernel/proxmox-boot-uuids", "AAAA-BBBB\n"),
                 ("/etc/kernel/cmdline", words),
                 ("/boot/efi/cmdline", words),
+                ("/boot/efi/grub.cfg", ""),
             ]),
         ),
+        (
+            "proxmox-grub",
+            Host::amd(&[
+                ("/proc/cmdline", &format!("BOOT_IMAGE=/vmlinuz {words}\n")),
+                program("/usr/sbin/proxmox-boot-tool"),
+                program("/usr/sbin/update-grub"),
+                ("/etc/kernel/proxmox-boot-uuids", "AAAA-BBBB\n"),
+                ("/etc/kernel/cmdline", "root=ZFS=rpool/ROOT/pve-1\n"),
+                ("/boot/efi/cmdline", "root=ZFS=rpool/ROOT/pve-1\n"),
+                ("/etc/default/grub", grub),
+                ("/etc/default/grub.d/zfs.cfg", zfs),
+                ("/boot/efi/grub.cfg", &format!("{grub}{zfs}")),
+            ]),
+        ),
+        (
+            "rocky8",
+            Host::amd(&[
+                ARGUMENTS,
+                program("/usr/sbin/grubby"),
+                ("/etc/default/grub", "GRUB_ENABLE_BLSCFG=true\n"),
+                ("/boot/grub2/grubenv", &format!("# GRUB Environment Block\nkernelopts={words}\n####")),
+                ("/boot/loader/entries/a-4.18.conf", "linux /vmlinuz\noptions $kernelopts $tuned_params\n"),
+            ]),
+        ),
+        ("debian-systemd-boot", debian_with_systemd_boot(words)),
     ]
+}
+
+fn debian_with_systemd_boot(words: &str) -> Host {
+    let host = Host::amd(&[
+        ARGUMENTS,
+        ("/usr/bin/kernel-install", ""),
+        ("/etc/kernel/cmdline", words),
+        ("/boot/vmlinuz-6.12.107", ""),
+        ("/usr/lib/modules/6.12.107/modules.builtin", ""),
+    ]);
+    host.kernel("6.12.107", words);
+    host
 }
 
 fn plan(host: &Host, wish: Wish) -> Plan {
@@ -168,12 +207,82 @@ fn made_twice_it_changes_nothing_and_restored_all_is_as_it_was() {
         let restored = restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
         assert!(!restored.incomplete(), "{name}: {:?}", restored.changes);
         // grubby and kernelstub put a word that comes back to the end.
-        if ["fedora", "pop"].contains(&name) {
+        if ["fedora", "pop", "rocky8"].contains(&name) {
             assert_eq!(sorted(host.tree()), sorted(before), "{name}");
         } else {
             assert_eq!(host.tree(), before, "{name}");
         }
     }
+}
+
+#[test]
+fn a_kernel_that_came_since_gets_its_old_arguments_back() {
+    let words = "root=/dev/sda1 ro kvm_amd.avic=0 quiet\n";
+    let host = debian_with_systemd_boot(words);
+    assert!(make(&host, ALL).is_whole());
+    for old in ["/boot/vmlinuz-6.12.107", "/boot/efi/loader/entries/m-6.12.107.conf"] {
+        std::fs::remove_file(host.path(old)).unwrap();
+    }
+    std::fs::remove_dir_all(host.path("/usr/lib/modules/6.12.107")).unwrap();
+    host.write("/usr/lib/modules/6.12.110/modules.builtin", "");
+    host.write("/boot/vmlinuz-6.12.110", "");
+    host.kernel("6.12.110", &host.text("/etc/kernel/cmdline"));
+    let entry = "/boot/efi/loader/entries/m-6.12.110.conf";
+    assert!(host.text(entry).contains("kvm_amd.avic=1"));
+
+    let restored = restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+    assert!(!restored.incomplete(), "{:?}", restored.changes);
+    assert_eq!(host.text("/etc/kernel/cmdline"), words);
+    assert!(host.text(entry).contains("kvm_amd.avic=0"), "{}", host.text(entry));
+}
+
+#[test]
+fn an_argument_that_the_block_of_grub_has_is_not_added_to_it() {
+    let off = Wish { part: Part::DeviceInterrupts, reload: false, ..OFF };
+    for (block, blocked) in [
+        ("kernelopts=ro amd_iommu_intr=legacy\n", false),
+        ("kernelopts=ro\ntuned_params=amd_iommu_intr=legacy\n", true),
+    ] {
+        let host = Host::amd(&[
+            ("/usr/sbin/grubby", ""),
+            ("/boot/grub2/grubenv", block),
+            ("/boot/loader/entries/a.conf", "linux /vmlinuz\noptions $kernelopts $tuned_params\n"),
+        ]);
+        assert!(plan(&host, off).steps.is_empty(), "{block}: {:?}", plan(&host, off).steps);
+        assert_eq!(plan(&host, Wish { arm: Arm::On, ..off }).is_refused(), blocked, "{block}");
+    }
+}
+
+#[test]
+fn an_argument_of_this_boot_alone_does_not_last() {
+    let grub = [("/usr/sbin/update-grub", ""), ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=quiet\n")];
+    let typed = ("/proc/cmdline", "ro kvm_amd.avic=1\n");
+    let entry = |words| format!("linux /vmlinuz\noptions {words}\n");
+    let (one, other) = (entry("ro kvm_amd.avic=1"), entry("ro"));
+    let entries = |other| [("/boot/loader/entries/a.conf", &*one), ("/boot/loader/entries/b.conf", other)];
+    for (files, lasts) in [
+        (grub, false),
+        (entries(&other), false),
+        (entries(&one), true),
+        (entries("title Windows\nefi /x.efi\n"), true),
+    ] {
+        let host = Host::amd(&files);
+        host.write(typed.0, typed.1);
+        host.module("kvm_amd", &[("avic", "Y")]);
+        let steps = plan(&host, ALL).steps;
+        let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        let expected: &[&str] = if lasts { &[] } else { &["modprobe-options"] };
+        assert_eq!(names, expected, "{files:?}");
+    }
+}
+
+#[test]
+fn a_parameter_that_the_module_lacks_is_not_given_to_it() {
+    let host = Host::intel(&[("/proc/sys/kernel/osrelease", "5.15.0\n")]);
+    std::fs::remove_dir_all(host.path("/sys/module/kvm_intel")).unwrap();
+    host.module("kvm_intel", &[("enable_apicv", "Y"), ("nested", "Y")]);
+    let plan = plan(&host, ALL);
+    assert!(plan.so_already && plan.steps.is_empty(), "{plan:?}");
 }
 
 #[test]

@@ -47,6 +47,12 @@ impl Host {
         self.write(&format!("/sys/module/{name}/refcnt"), "0\n");
     }
 
+    /// A boot entry as kernel-install writes it.
+    pub(super) fn kernel(&self, release: &str, words: &str) {
+        let text = format!("title Debian\nversion {release}\noptions {words}\nlinux /{release}/linux\n");
+        self.write(&format!("/boot/efi/loader/entries/m-{release}.conf"), &text);
+    }
+
     pub(super) fn root(&self) -> &Path {
         self.directory.path()
     }
@@ -117,13 +123,22 @@ impl<'a> Machine<'a> {
         self.host.write(to, &made);
     }
 
+    /// GRUB's block as grubby changes it, and the entries that do not name its variable.
     fn entries(&self, change: impl Fn(&str) -> String) {
+        let block = "/boot/grub2/grubenv";
+        if self.host.path(block).exists() {
+            let text = self.host.text(block);
+            let old = text.lines().find_map(|line| line.strip_prefix("kernelopts=")).unwrap();
+            self.host.write(block, &text.replace(old, &change(old)));
+        }
         let folder = self.host.path("/boot/loader/entries");
         for entry in fs::read_dir(folder).unwrap().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap();
             let lines = text.lines().map(|line| match line.strip_prefix("options ") {
-                Some(options) => format!("options {}\n", change(options)),
-                None => format!("{line}\n"),
+                Some(options) if !options.contains("$kernelopts") => {
+                    format!("options {}\n", change(options))
+                }
+                _ => format!("{line}\n"),
             });
             fs::write(entry.path(), lines.collect::<String>()).unwrap();
         }
@@ -139,6 +154,13 @@ impl<'a> Machine<'a> {
         }
         self.host.write(path, &all.to_string());
     }
+}
+
+/// Without the arguments of the same names, which grubby replaces.
+fn without_names(options: &str, words: &str) -> String {
+    let name = |word: &str| word.split('=').next().map(str::to_owned);
+    let stays = |one: &&str| words.split(' ').all(|word| name(word) != name(one));
+    options.split(' ').filter(stays).collect::<Vec<_>>().join(" ")
 }
 
 fn without(options: &str, word: &str) -> String {
@@ -182,7 +204,14 @@ impl Actions for Machine<'_> {
                 self.make("/boot/grub/grub.cfg", &["/etc/default/grub", "/etc/default/grub.d"])
             }
             ["grub2-mkconfig", "-o", to] => self.make(to, &["/etc/default/grub"]),
-            ["proxmox-boot-tool", "refresh"] => self.make("/boot/efi/cmdline", &["/etc/kernel/cmdline"]),
+            ["proxmox-boot-tool", "refresh"] => {
+                self.make("/boot/efi/cmdline", &["/etc/kernel/cmdline"]);
+                self.make("/boot/efi/grub.cfg", &["/etc/default/grub", "/etc/default/grub.d"]);
+            }
+            ["kernel-install", "add", release, image] => {
+                self.host.text(image);
+                self.host.kernel(release, &self.host.text("/etc/kernel/cmdline"));
+            }
             ["kernelstub", option, word] => self.kernelstub(option, word),
             ["grubby", "--update-kernel=ALL", changes @ ..] => {
                 for change in changes {
@@ -193,12 +222,7 @@ impl Actions for Machine<'_> {
                             });
                         }
                         Some(("--args", words)) => {
-                            self.entries(|options| {
-                                let rest = words
-                                    .split(' ')
-                                    .fold(options.to_owned(), |all, word| without(&all, word));
-                                format!("{rest} {words}")
-                            });
+                            self.entries(|options| format!("{} {words}", without_names(options, words)));
                         }
                         _ => panic!("{change}"),
                     }

@@ -18,14 +18,18 @@ pub(super) fn steps(
     wish: Wish,
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
-    // Of this boot, and of the next.
+    // A word of this boot may have been typed for it alone.
+    let mut next = boot.lines();
     let mut lines = vec![command_line.to_owned()];
-    lines.extend(boot.lines());
+    lines.extend(next.clone());
+    if next.is_empty() {
+        next.clone_from(&lines);
+    }
     let mut modprobe = Modprobe::read(root);
     let mut arguments = Vec::new();
     for one in target.switches() {
         let contradicting = contradicting(&lines, target.module, one);
-        let said = !contradicting.is_empty() || lines.iter().any(|line| said(line, target.module, one));
+        let said = !contradicting.is_empty() || next.iter().all(|line| said(line, target.module, one));
         arguments.extend(contradicting);
         if target.built_in {
             if !said && one.default != Some(one.on) {

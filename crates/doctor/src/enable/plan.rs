@@ -202,7 +202,7 @@ impl Step {
         let found: BTreeMap<String, Option<Content>> =
             changes.iter().filter_map(|change| found(root, change)).collect();
         let files = changes.iter().filter_map(|change| difference(&found, change)).collect();
-        let commands = changes.iter().filter_map(command).collect();
+        let commands = changes.iter().flat_map(|change| commands(root, change)).collect();
         let (name, title, why) = (name.to_owned(), String::new(), String::new());
         Self { name, title, why, source: None, effect, standing, files, commands, changes, found }
     }
@@ -236,17 +236,17 @@ fn difference(found: &BTreeMap<String, Option<Content>>, change: &Change) -> Opt
     Some(Difference { path: path.clone(), diff })
 }
 
-fn command(change: &Change) -> Option<String> {
+fn commands(root: &Path, change: &Change) -> Vec<String> {
     match change {
         Change::Command { run: Some(words), .. } => {
-            let typed =
-                words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
-            Some(typed.collect::<Vec<_>>().join(" "))
+            let typed = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+            let line = |words: &Vec<String>| words.iter().map(typed).collect::<Vec<_>>().join(" ");
+            knobs::commands(root, words).iter().map(line).collect()
         }
         Change::Load { module, parameters } => {
             let given: Vec<_> = parameters.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            Some(format!("rmmod {module}; modprobe {module}{}", given.concat()))
+            vec![format!("rmmod {module}; modprobe {module}{}", given.concat())]
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! The wanted parameters of a vendor's module.
 
 use super::plan::{Arm, Refusal};
+use crate::lint::HostSide;
 use exits::KernelVersion;
 use host::kvm;
 use host::{Inspection, Parameters};
@@ -91,7 +92,9 @@ impl Target {
         } else {
             let mut switches = vec![switch("enable_apicv", on, Some(true))];
             let ipis = inspection.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
-            if on && ipis == Some(true) {
+            // Linux before 6.0 has no such parameter, and ignores it.
+            let takes = parameters.is_none_or(|all| all.contains_key("enable_ipiv"));
+            if on && ipis == Some(true) && takes {
                 switches.push(switch("enable_ipiv", true, Some(true)));
             }
             ("APICv", switches)
@@ -116,7 +119,7 @@ impl Target {
 
     pub(super) fn notes(&self, inspection: &Inspection) -> Vec<String> {
         let mut notes = Vec::new();
-        let old = inspection.fingerprint.kernel().is_some_and(|kernel| kernel < NESTED_WHILE_IT_RUNS);
+        let old = HostSide::of(inspection).kernel.is_none_or(|kernel| kernel < NESTED_WHILE_IT_RUNS);
         let nested = now(inspection.kernel.parameters.get(self.module), "nested");
         if self.module == kvm::AMD
             && self.arm == Arm::On
@@ -141,4 +144,22 @@ impl Target {
 
 fn now(parameters: Option<&Parameters>, name: &str) -> Option<String> {
     parameters?.get(name)?.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::fake;
+
+    #[test]
+    fn a_vendors_kernel_is_not_called_old_by_its_number() {
+        let notes = |release: &str| {
+            let files = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\nflags : svm avic\n\
+                         == /sys/module/kvm_amd/parameters/nested\n1\n== /proc/sys/kernel/osrelease\n";
+            let inspection = Inspection::read(&fake::root(&format!("{files}{release}\n"))).unwrap();
+            Target::of(&inspection, Arm::On).unwrap().notes(&inspection).len()
+        };
+        let releases = ["5.15.180", "5.15.0-204.146.1.el8uek.x86_64", "6.12.107"];
+        assert_eq!(releases.map(notes), [1, 0, 0]);
+    }
 }

@@ -61,22 +61,29 @@ impl Host<'_> {
 }
 
 impl Boot {
-    /// `release` is the running kernel's.
-    pub(in super::super) fn detect(root: &Path, release: &str) -> Self {
-        Self::find(&Host(root), release).unwrap_or(Self::Unknown)
+    pub(in super::super) fn detect(root: &Path) -> Self {
+        Self::find(&Host(root)).unwrap_or(Self::Unknown)
     }
 
-    fn find(host: &Host<'_>, release: &str) -> Option<Self> {
-        let written = entries::read(host.0);
-        let options = || written.iter().map(|(_, text)| entries::options(text)).collect::<Vec<_>>();
+    fn find(host: &Host<'_>) -> Option<Self> {
+        let written = knobs::boot_entries(host.0);
+        let linux = || written.iter().map(|(_, text)| text).filter(|text| entries::boots_linux(text));
+        let environment = host.text("/boot/grub2/grubenv").unwrap_or_default();
+        let options = || {
+            let all: Option<_> = linux().map(|text| entries::expanded(text, &environment)).collect();
+            all.unwrap_or_default()
+        };
         if host.has("/run/ostree-booted") && host.program("rpm-ostree") {
             return Some(Self::RpmOstree(options()));
         }
-        // It copies kernels to one or more boot partitions, with either loader.
+        // It copies kernels to one or more boot partitions, with either loader. The installer writes the settings of both, and
+        // GRUB is the one that names the image.
         if host.program("proxmox-boot-tool") && host.has("/etc/kernel/proxmox-boot-uuids") {
             let refresh = ["proxmox-boot-tool", "refresh"];
             let program = refresh.iter().map(|&word| word.to_owned()).collect();
-            return host.command_line(&refresh).or_else(|| host.grub(Some(program)));
+            let by_grub = host.text("/proc/cmdline").is_some_and(|line| line.contains("BOOT_IMAGE="));
+            let (line, grub) = (host.command_line(&refresh), host.grub(Some(program)));
+            return if by_grub { grub.or(line) } else { line.or(grub) };
         }
         if host.program("kernelstub") {
             if let Some(configuration) = host.text("/etc/kernelstub/configuration") {
@@ -84,7 +91,8 @@ impl Boot {
             }
         }
         if host.program("grubby") {
-            return Some(Self::Grubby(options()));
+            let tuned = linux().find_map(|text| entries::of_tuned(text, &environment));
+            return Some(Self::Grubby { options: options(), tuned: tuned.unwrap_or_default().to_owned() });
         }
         if host.program("sdbootutil") {
             if let Some(found) = host.command_line(&["sdbootutil", "update-all-entries"]) {
@@ -92,9 +100,9 @@ impl Boot {
             }
         }
         if !written.is_empty() {
-            let image = format!("/usr/lib/modules/{release}/vmlinuz");
-            let installed = host.program("kernel-install") && host.has(&image);
-            let generated = installed.then(|| host.command_line(&["kernel-install", "add", release, &image]));
+            let add_all = knobs::ADD_ALL.map(str::to_owned);
+            let by_program = host.program("kernel-install") && !knobs::commands(host.0, &add_all).is_empty();
+            let generated = by_program.then(|| host.command_line(&knobs::ADD_ALL));
             return generated.flatten().or(Some(Self::Entries(written)));
         }
         if host.has(GRUB) {

@@ -1,34 +1,38 @@
 //! Entries of the boot loader specification: lines of a key and a value.
 
 use super::super::words::{self, WordChange};
-use std::fs;
-use std::path::Path;
-
-/// The mount points of boot partitions.
-const PLACES: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
-
-/// The entries of the host below `root`: path and text, by path. Those that may not be read are left out.
-pub(super) fn read(root: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for place in PLACES {
-        let folder = format!("{place}/loader/entries");
-        for entry in fs::read_dir(root.join(&folder[1..])).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".conf") {
-                found.extend(
-                    fs::read_to_string(entry.path()).ok().map(|text| (format!("{folder}/{name}"), text)),
-                );
-            }
-        }
-    }
-    found.sort();
-    found
-}
 
 /// All arguments of an entry, its lines of options joined.
 pub(super) fn options(text: &str) -> String {
     let lines = text.lines().filter_map(option_line);
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// The arguments of an entry with those that GRUB keeps in its environment block as `kernelopts`. `None` if they are not there:
+/// grub.cfg then has others.
+pub(super) fn expanded(text: &str, environment: &str) -> Option<String> {
+    let options = options(text);
+    let word = |range| match &options[range] {
+        "$kernelopts" => variable(environment, "kernelopts"),
+        other => Some(other).filter(|word| !word.starts_with('$')).or(Some("")),
+    };
+    let all: Option<Vec<_>> = words::words(&options).into_iter().map(word).collect();
+    all.map(|all| all.join(" "))
+}
+
+/// The arguments that TuneD adds to an entry by a variable of GRUB.
+pub(super) fn of_tuned<'a>(text: &str, environment: &'a str) -> Option<&'a str> {
+    let name = "tuned_params";
+    words::has(&options(text), &format!("${name}")).then(|| variable(environment, name)).flatten()
+}
+
+/// A value of GRUB's environment block: lines `NAME=VALUE`, and `#` up to its size (grub-core/lib/envblk.c).
+fn variable<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
+    environment.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+pub(super) fn boots_linux(text: &str) -> bool {
+    text.lines().any(|line| line.trim_start().starts_with("linux"))
 }
 
 fn option_line(line: &str) -> Option<&str> {
@@ -37,8 +41,8 @@ fn option_line(line: &str) -> Option<&str> {
 
 /// The entry with the changes; a new word comes behind the last line of options. One that boots no Linux stays.
 pub(super) fn changed(text: &str, changes: &[WordChange]) -> String {
-    let is_linux = text.lines().any(|line| line.trim_start().starts_with("linux"));
-    let Some(last) = text.lines().filter_map(option_line).count().checked_sub(1).filter(|_| is_linux) else {
+    let lines = text.lines().filter_map(option_line).count();
+    let Some(last) = lines.checked_sub(1).filter(|_| boots_linux(text)) else {
         return text.to_owned();
     };
     let mut whole = text.to_owned();
