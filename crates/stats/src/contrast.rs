@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::permutation::{Labels, labels_p_value, signs_p_value};
 use crate::student::{Error, Moments, SMALLEST_P};
-use crate::{Interval, mean, percent, poisson};
+use crate::{Interval, mean, normal, percent, poisson};
 
 /// Fewer blocks (or, without blocks, repeats of a side) than these give a change without an interval.
 pub const MINIMUM_REPEATS: usize = 3;
@@ -80,6 +80,16 @@ impl Scale {
             Self::Difference => difference,
         }
     }
+
+    /// The size of a told change, the same for a change and for the one back: the logarithm of a ratio, or the difference,
+    /// without the sign. -40 % and +66.7 % are of one size.
+    #[must_use]
+    pub fn size(self, told: f64) -> f64 {
+        match self {
+            Self::Ratio => (told / 100.0).ln_1p().abs(),
+            Self::Difference => told.abs(),
+        }
+    }
 }
 
 /// The source of a p value.
@@ -91,7 +101,8 @@ pub enum Test {
     /// Student's t (Welch's without blocks), where so few repeats have too few dealings for a p value below
     /// [`LEVEL`](crate::LEVEL). It takes the noise for normal.
     Student,
-    /// The exact one of Poisson counts, where events are so few that it is less sure than the others.
+    /// The exact one of Poisson counts, where events are so few that it is less sure than the others. For two changes of
+    /// such counts: the interval of their difference.
     Counts,
 }
 
@@ -112,6 +123,16 @@ pub struct Contrast {
     pub repeats: usize,
     /// True if blocks were compared within themselves.
     pub is_paired: bool,
+}
+
+impl Contrast {
+    /// Tests whether a difference is seen: the p value is below `level`, and the interval is without 0. One may hold without
+    /// the other, because dealings assume no shape of the noise and the interval takes it for normal.
+    #[must_use]
+    pub fn is_seen(&self, level: f64) -> bool {
+        self.p_value.is_some_and(|p_value| p_value < level)
+            && self.interval.is_some_and(|interval| !interval.holds_zero())
+    }
 }
 
 /// The change over blocks, each of which gave one value of the baseline and one of the arm, both as [`Scale::enter`]
@@ -226,14 +247,47 @@ pub fn counted(before: &[Count], after: &[Count], are_pairs: bool, seed: u64) ->
     Some(Contrast {
         scale: Scale::Difference,
         estimate: means[1] - means[0],
-        interval: within[0].zip(within[1]).map(|(before, after)| Interval {
-            low: means[1] - means[0] - (means[1] - after.low).hypot(before.high - means[0]),
-            high: means[1] - means[0] + (after.high - means[1]).hypot(means[0] - before.low),
-        }),
+        interval: within[0].zip(within[1]).map(|(before, after)| of_both(means, [before, after])),
         p_value: by_scatter.p_value.map(|p_value| p_value.max(by_number)),
         test: if few { Some(Test::Counts) } else { by_scatter.test },
         ..by_scatter
     })
+}
+
+/// The interval of the difference of two figures that each have one, which may lie askew (Zou and Donner).
+fn of_both(figures: [f64; 2], [before, after]: [Interval; 2]) -> Interval {
+    let difference = figures[1] - figures[0];
+    Interval {
+        low: difference - (figures[1] - after.low).hypot(before.high - figures[0]),
+        high: difference + (after.high - figures[1]).hypot(figures[0] - before.low),
+    }
+}
+
+/// The difference between two changes of few counts ([`counted`]) that share no block. Only their intervals say how sure it
+/// is, because those know how few the events are: p is that of a normal distribution with the interval's width on the side
+/// of 0. The interval holds the truth in 96 to 100 of 100 cases (`tests/coverage.rs`).
+#[must_use]
+pub fn between_counted(before: &Contrast, after: &Contrast) -> Contrast {
+    let estimate = after.estimate - before.estimate;
+    let both = before.interval.zip(after.interval);
+    let interval = both.map(|(first, second)| of_both([before.estimate, after.estimate], [first, second]));
+    let p_value = interval.map(|interval| {
+        let half = if estimate < 0.0 { interval.high - estimate } else { estimate - interval.low };
+        if estimate == 0.0 {
+            1.0
+        } else {
+            normal::p_value(estimate / half * normal::QUANTILE).max(SMALLEST_P)
+        }
+    });
+    Contrast {
+        scale: Scale::Difference,
+        estimate,
+        interval,
+        p_value,
+        test: p_value.map(|_| Test::Counts),
+        repeats: before.repeats.min(after.repeats),
+        is_paired: false,
+    }
 }
 
 /// The 95 % interval of the mean rate: the wider one by how few the events are, and by how the counts scatter. `None` with

@@ -117,6 +117,28 @@ fn nothing_on_both_sides_is_no_difference() {
     assert_eq!((found.interval, found.p_value, found.test), (None, None, None));
 }
 
+#[test]
+fn changes_of_few_events_differ_no_surer_than_they_are_themselves() {
+    let change = |before, after| counted(&counts(&[before; 3]), &counts(&[after; 3]), true, 0).unwrap();
+    let none = change(0.0, 0.0);
+    let few = between_counted(&change(1.0, 0.0), &none);
+    assert!(few.estimate == 0.5 && few.interval.unwrap().holds_zero() && !few.is_seen(LEVEL), "{few:?}");
+    let [there, back] = [[change(50.0, 0.0), none], [none, change(50.0, 0.0)]]
+        .map(|[before, after]| between_counted(&before, &after));
+    assert!(there.estimate == 25.0 && there.is_seen(LEVEL) && !there.is_paired, "{there:?}");
+    near(there.interval.unwrap().low, -back.interval.unwrap().high, 1e-9);
+    assert_eq!((there.p_value, there.test), (back.p_value, Some(Test::Counts)));
+    assert_eq!(between_counted(&none, &none).p_value, Some(1.0));
+    let two = counted(&counts(&[9.0; 2]), &counts(&[0.0; 2]), true, 0).unwrap();
+    assert_eq!((between_counted(&two, &none).interval, between_counted(&two, &none).p_value), (None, None));
+}
+
+#[test]
+fn a_change_and_the_one_back_are_of_one_size() {
+    near(Scale::Ratio.size(-40.0), Scale::Ratio.size(100.0 / 0.6 - 100.0), 1e-12);
+    assert_eq!((Scale::Ratio.size(-100.0), Scale::Difference.size(-0.3)), (f64::INFINITY, 0.3));
+}
+
 proptest! {
     #[test]
     fn an_interval_holds_its_estimate(values in prop::collection::vec(-2.0..2.0_f64, 3..20)) {

@@ -8,7 +8,8 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Binomial, Distribution, Exp, Poisson, StandardNormal, StudentT};
 use stats::blocks::{Resampling, offsets};
-use stats::contrast::{Count, counted, interval_of_counts, interval_of_level, interval_of_mean};
+use stats::contrast::{Count, between_counted, counted};
+use stats::contrast::{interval_of_counts, interval_of_level, interval_of_mean};
 use stats::contrast::{paired, unpaired};
 use stats::student::{Error, Moments, ratio_variance};
 use stats::{Contrast, Interval, LEVEL, Scale, holm, permutation, poisson, share};
@@ -300,6 +301,33 @@ fn counts_of_few_and_none() {
                     levels >= least - error,
                     "{what}: {levels} % of the intervals of one side hold the truth"
                 );
+                assert!(alarms <= 5.0 + error, "{what}: {alarms} % false alarms");
+            }
+        }
+    }
+}
+
+/// A factor that does the same to few counts in two results.
+#[test]
+fn changes_of_few_counts_that_share_no_block() {
+    let mut random = seeded(14);
+    for scatter in [[0.0; 2], [0.3, 0.1], [0.5, 0.5]] {
+        for expected in [[1.0, 0.0], [3.0, 0.7], [20.0, 0.0], [100.0, 30.0]] {
+            for (blocks, repeats) in [(3, 2000), (6, 1000), (10, 500)] {
+                let mut alarms = 0;
+                let held = percent(repeats, || {
+                    let mut change = || {
+                        let [before, after] = counts(expected, scatter, blocks, &mut random);
+                        counted(&before, &after, true, 1)
+                    };
+                    let (held, alarm) = verdicts(between_counted(&change()?, &change()?), 0.0);
+                    alarms += usize::from(alarm);
+                    Some(held)
+                });
+                let what = format!("changes of {expected:?}, scatter {scatter:?}, {blocks} blocks");
+                let error = 3.0 * (5.0 * 95.0 / repeats as f64).sqrt();
+                check(&what, held, 95.0 - error..=100.0);
+                let alarms = 100.0 * alarms as f64 / repeats as f64;
                 assert!(alarms <= 5.0 + error, "{what}: {alarms} % false alarms");
             }
         }

@@ -22,7 +22,7 @@ pub use difference::{
     ComparedFigure, DIFFERENCE_FORMAT, DifferenceRow, EffectRow, NotCompared, StudyDifference, difference,
 };
 pub use facts::{Arm, Collected, FactorFacts, LevelFacts, StoredRun, StudyFacts, WorkloadFacts};
-pub use figure::{ArmValues, Comparison, Figure, Point};
+pub use figure::{ArmValues, Comparison, Figure, Point, largest};
 pub use finding::{Finding, Source};
 pub use findings::{FINDINGS_FORMAT, Findings, Judgement, Verdict};
 pub use fingerprints::{ArmFact, Unlike};

@@ -134,6 +134,29 @@ impl Run {
         }
     }
 
+    /// The guests' figures combined for the run, in the order of the first guest that has them.
+    pub(crate) fn of_guests(&self) -> Vec<Metric> {
+        let mut names: Vec<&Metric> = Vec::new();
+        for metric in self.guests.iter().flatten() {
+            if !names.iter().any(|known| known.name == metric.name) {
+                names.push(metric);
+            }
+        }
+        let combined = names.into_iter().filter_map(|first| {
+            let of_each = self.guests.iter();
+            let values: Vec<f64> = of_each
+                .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
+                .map(|metric| metric.value)
+                .collect();
+            // If a guest lacks the figure, the sum would be too small.
+            if values.len() != self.guests.len() {
+                return None;
+            }
+            Some(Metric { value: first.combine.apply(&values)?, ..first.clone() })
+        });
+        combined.collect()
+    }
+
     /// The seconds that the rates of [`Self::host`] are over.
     pub(crate) fn host_seconds(&self) -> f64 {
         self.sampled.unwrap_or(self.took)

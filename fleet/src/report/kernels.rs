@@ -67,9 +67,7 @@ pub struct Change {
 impl Change {
     fn of(contrast: Contrast) -> Self {
         let interval = contrast.interval;
-        let seen = contrast.p_value.is_some_and(|p| p < LEVEL)
-            && interval.is_some_and(|interval| !interval.holds_zero());
-        let finding = match (interval, seen) {
+        let finding = match (interval, contrast.is_seen(LEVEL)) {
             (None, _) => "too-few",
             (Some(_), false) => "not-seen",
             (Some(_), true) if contrast.estimate > 0.0 => "more",

@@ -15,8 +15,8 @@ pub fn markdown(tuning: &Tuning) -> String {
         format!("# {}\n\n{}\n\n{}\n", plain(&tuning.title), plain(&tuning.question), answer(tuning));
     let _ = write!(
         text,
-        "\nTarget: {}. A figure is told from noise by three gates: p below 0.05, large enough, out of the \
-        repeats' scatter.\n",
+        "\nTarget: {}. A figure is told from noise by three gates: p below 0.05 and an interval without 0, \
+        large enough, out of the repeats' scatter.\n",
         plain(&tuning.target)
     );
     for (number, step) in tuning.steps.iter().enumerate() {

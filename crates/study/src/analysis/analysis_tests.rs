@@ -147,6 +147,26 @@ fn nothing_is_made_up_for_a_run_that_did_not_count() {
 }
 
 #[test]
+fn all_numbers_of_guests_count_alike_however_long_their_runs_took() {
+    let made = Made { blocks: 3, counts: vec![1, 2], workloads: vec!["pread"], ..Made::default() };
+    let mut collected = study(&made);
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        let is_longer = run.cell.guests == 2 && run.cell.arm["apicv"] == "on";
+        run.sampled = Some(if is_longer { 100.0 } else { 10.0 });
+        let value = if run.cell.guests == 1 { 10.0 } else { 1.0 };
+        let (name, unit) = ("accesses.port".to_owned(), Unit::PerSecond);
+        let (better, combine) = (Better::Lower, Combine::Single);
+        run.host.push(Metric { name, unit, better, combine, value });
+    }
+    let findings = analyse(&collected, false).unwrap();
+    let [all] = &figure(&findings, "pread", "accesses.port").overall[..] else { panic!("not one arm") };
+    let (change, levels) = (all.change.unwrap(), all.levels.unwrap());
+    assert!(change.estimate.abs() < 1e-9 && change.scale == Scale::Difference, "{all:?}");
+    assert!(levels.iter().all(|level| (level - 5.5).abs() < 1e-9), "{all:?}");
+    assert_eq!((all.finding, all.percent), (Finding::NotSeen, Some(0.0)), "{all:?}");
+}
+
+#[test]
 fn what_is_gone_is_found_between_two_results_too() {
     let collected = |value: f64| {
         let mut collected =
@@ -288,6 +308,58 @@ fn no_gain_is_bounded_instead_of_found() {
         "{}",
         findings.verdict.sentence
     );
+}
+
+/// A study with one number of guests, in which `change` is given each throughput of `pread` with its block and arm.
+fn of_two_workloads(made: Made, change: impl Fn(&mut Metric, u32, bool)) -> Collected {
+    let mut collected = study(&Made { counts: vec![1], workloads: vec!["random-read", "pread"], ..made });
+    let of_pread = collected.runs.iter_mut().map(|stored| &mut stored.run);
+    for run in of_pread.filter(|run| run.cell.workload == "pread") {
+        change(&mut run.guests[0][0], run.cell.block, run.cell.arm["apicv"] == "on");
+    }
+    collected
+}
+
+#[test]
+fn what_has_too_few_repeats_is_neither_bounded_nor_called_equal() {
+    let verdict = |percent: f64| {
+        let made = Made { percent, ..Made::default() };
+        let mut collected = of_two_workloads(made, |metric, _, is_on| {
+            metric.value *= if is_on { 0.5 } else { 1.0 };
+        });
+        collected.runs.retain(|stored| stored.run.cell.workload != "pread" || stored.run.cell.block < 2);
+        analyse(&collected, false).unwrap().verdict
+    };
+    let few = "The other main figure has too few repeats.";
+    let none = verdict(0.0);
+    assert_eq!(none.judgement, Judgement::NoDifference);
+    assert!(none.sentence.contains("was seen in random-read throughput"), "{}", none.sentence);
+    assert!(none.sentence.ends_with(few), "{}", none.sentence);
+    let better = verdict(3.0);
+    assert_eq!(better.judgement, Judgement::Better);
+    assert!(better.sentence.ends_with(few), "{}", better.sentence);
+}
+
+#[test]
+fn sizes_in_unlike_units_are_not_compared() {
+    // By difference, for one value is not positive.
+    let none = of_two_workloads(Made { percent: 0.0, ..Made::default() }, |metric, block, is_on| {
+        metric.unit = Unit::Seconds;
+        metric.value = if block % 4 == u32::from(is_on) { -0.1 } else { 0.1 };
+    });
+    let sentence = analyse(&none, false).unwrap().verdict.sentence;
+    let bounds = sentence.strip_prefix("No difference larger than ").unwrap();
+    let (ratio, rest) = bounds.split_once(" % or ").unwrap();
+    let (difference, rest) = rest.split_once(' ').unwrap();
+    assert_eq!(rest, "s was seen in any of 2 main figures.", "{sentence}");
+    assert!([ratio, difference].iter().all(|bound| bound.parse::<f64>().is_ok()), "{sentence}");
+    // More than half a second is more than 3 %.
+    let better = of_two_workloads(Made::default(), |metric, block, is_on| {
+        metric.unit = Unit::Seconds;
+        metric.value = f64::from(u8::from(block > 0)) + if is_on { 0.5 } else { 0.0 };
+    });
+    let sentence = analyse(&better, false).unwrap().verdict.sentence;
+    assert!(sentence.starts_with("apicv on raised pread throughput"), "{sentence}");
 }
 
 #[test]

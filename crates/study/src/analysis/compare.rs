@@ -92,7 +92,7 @@ fn summary(series: &Series, guests: u32, arm: usize, scale: Scale) -> Option<Arm
 }
 
 /// The counts of the blocks that both arms have.
-fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
+pub(super) fn in_both(baseline: &BTreeMap<u32, Count>, arm: &BTreeMap<u32, Count>) -> [Vec<Count>; 2] {
     let both: Vec<(Count, Count)> =
         baseline.iter().filter_map(|(block, &count)| Some((count, *arm.get(block)?))).collect();
     [both.iter().map(|pair| pair.0).collect(), both.iter().map(|pair| pair.1).collect()]
@@ -116,14 +116,23 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
 struct Sums {
     entered: [f64; 2],
     plain: [f64; 2],
-    counts: [Option<Count>; 2],
+    /// One over the base of each rate, if known for all.
+    inverse: [Option<f64>; 2],
     points: f64,
 }
 
 impl Default for Sums {
     fn default() -> Self {
-        let none = Some(Count { events: 0.0, over: 0.0 });
-        Self { entered: [0.0; 2], plain: [0.0; 2], counts: [none; 2], points: 0.0 }
+        Self { entered: [0.0; 2], plain: [0.0; 2], inverse: [Some(0.0); 2], points: 0.0 }
+    }
+}
+
+impl Sums {
+    /// The mean of a side's rates as a count. Its base is that of a rate that varies as the mean of equal rates does: events
+    /// over the sum of the bases would give the numbers of guests the weights of that side's durations.
+    fn count(&self, side: usize) -> Option<Count> {
+        let over = self.points * self.points / self.inverse[side]?;
+        Some(Count { events: self.plain[side] / self.points * over, over })
     }
 }
 
@@ -146,13 +155,9 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
                 let sums = blocks.entry(block).or_default();
                 sums.entered = [sums.entered[0] + scale.enter(before), sums.entered[1] + scale.enter(after)];
                 sums.plain = [sums.plain[0] + before, sums.plain[1] + after];
-                for (sum, (value, arm)) in sums.counts.iter_mut().zip([(before, baseline_arm), (after, arm)])
-                {
+                for (sum, arm) in sums.inverse.iter_mut().zip([baseline_arm, arm]) {
                     let over = series.over.get(&(point.guests, arm)).and_then(|over| over.get(&block));
-                    *sum = sum.zip(over).map(|(sum, &over)| Count {
-                        events: sum.events + value * over,
-                        over: sum.over + over,
-                    });
+                    *sum = sum.zip(over).map(|(sum, over)| sum + 1.0 / over);
                 }
                 sums.points += 1.0;
             }
@@ -163,7 +168,7 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
         let side = |side: usize| blocks.iter().map(|block| block.entered[side] / whole).collect::<Vec<_>>();
         let plain =
             |side: usize| mean(&blocks.iter().map(|block| block.plain[side] / whole).collect::<Vec<_>>());
-        let counts = |side: usize| blocks.iter().map(|block| block.counts[side]).collect::<Option<Vec<_>>>();
+        let counts = |side: usize| blocks.iter().map(|block| block.count(side)).collect::<Option<Vec<_>>>();
         let counts = counts(0).zip(counts(1)).filter(|_| series.is_of_few);
         let pairs = Pairs {
             baseline: side(0),

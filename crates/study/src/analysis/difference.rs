@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use stats::contrast::{Count, counted, paired, unpaired};
+use stats::contrast::{Count, between_counted, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
+use super::compare::in_both;
 use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::finding::{Finding, Source};
 use super::fingerprints::{self, Unlike};
@@ -279,14 +280,27 @@ fn compare(
                 Some(steps(baseline, arm, scale)).filter(|steps| !steps.is_empty())
             };
             let (Some(before), Some(after)) = (of(one), of(other)) else { continue };
-            let change = unpaired(&before, &after, scale, seed);
+            let of_few = |series: &Series| {
+                let of = |arm: usize| series.counts(guests, arm).filter(|_| are_few);
+                let [baseline, arm] = in_both(&of(0)?, &of(arm)?);
+                counted(&baseline, &arm, true, seed)
+            };
+            let (effects_of_both, change) = match of_few(one).zip(of_few(other)) {
+                Some((first, second)) => {
+                    ([Some(first), Some(second)], Some(between_counted(&first, &second)))
+                }
+                None => (
+                    [&before, &after].map(|steps| paired(steps, scale, seed)),
+                    unpaired(&before, &after, scale, seed),
+                ),
+            };
             let means =
                 one.of(guests, 0).map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
             let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
             effects.push(EffectRow {
                 figure: figure.clone(),
                 arm,
-                effects: [&before, &after].map(|steps| paired(steps, scale, seed)),
+                effects: effects_of_both,
                 change,
                 finding: gates.judge(change, one.unit, [means; 2], noise),
             });

@@ -1,5 +1,6 @@
 use super::super::synthetic::{Made, study};
 use super::*;
+use crate::{Combine, Metric};
 
 fn two() -> (Collected, Collected) {
     let before = study(&Made { shared: 0.01, ..Made::default() });
@@ -76,4 +77,36 @@ fn what_one_study_lacks_is_named() {
     );
     after.runs.clear();
     assert!(matches!(difference(&before, &after), Err(NotCompared::NoRuns { .. })));
+}
+
+/// A study of three blocks with one access a second without the arm, or none, each run over so many seconds.
+fn with_accesses(without_arm: f64, seconds: f64) -> Collected {
+    let made = Made { blocks: 3, counts: vec![1], workloads: vec!["pread"], ..Made::default() };
+    let mut collected = study(&made);
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        let (name, unit) = ("accesses.port".to_owned(), Unit::PerSecond);
+        let (better, combine) = (Better::Lower, Combine::Single);
+        let value = if run.cell.arm["apicv"] == "on" { 0.0 } else { without_arm };
+        run.host.push(Metric { name, unit, better, combine, value });
+        run.sampled = Some(seconds);
+    }
+    collected
+}
+
+#[test]
+fn effects_of_few_events_differ_no_surer_than_their_number() {
+    let effect = |seconds: f64| {
+        let found = difference(&with_accesses(1.0, seconds), &with_accesses(0.0, seconds)).unwrap();
+        found.effects.into_iter().find(|row| row.figure.metric == "accesses.port").unwrap()
+    };
+    // They do not scatter, but one event a run may be chance.
+    let few = effect(1.0);
+    assert_eq!(few.finding, Finding::NotSeen, "{few:?}");
+    assert!(few.change.unwrap().interval.unwrap().holds_zero(), "{few:?}");
+    // The effects are those of the reports.
+    let report = super::super::analyse(&with_accesses(1.0, 1.0), false).unwrap();
+    let figure = report.figures.iter().find(|figure| figure.metric == "accesses.port").unwrap();
+    assert_eq!(few.effects[0], figure.points[0].comparisons[0].change);
+    let many = effect(60.0);
+    assert_eq!(many.finding, Finding::Raised, "{many:?}");
 }

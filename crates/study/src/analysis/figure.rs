@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, Source};
 use crate::{Better, Unit};
-use stats::{Contrast, Interval};
+use stats::{Contrast, Interval, Scale};
 
 /// A figure of a workload, for each number of guests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,21 @@ impl Figure {
     pub fn name(&self) -> String {
         super::wording::figure(&self.workload, &self.metric, self.source)
     }
+}
+
+/// The comparison with the largest change, each given with its figure. Sizes on one scale and in one unit are compared as
+/// they are, others in percent of the baseline.
+pub fn largest<'a>(all: &[(&'a Figure, &'a Comparison)]) -> Option<(&'a Figure, &'a Comparison)> {
+    let kind = |(figure, one): &(&Figure, &Comparison)| {
+        let scale = one.change.map(|change| change.scale);
+        (scale, Some(figure.unit).filter(|_| scale == Some(Scale::Difference)))
+    };
+    let are_alike = all.windows(2).all(|pair| kind(&pair[0]) == kind(&pair[1]));
+    let size = |one: &Comparison| {
+        let size = if are_alike { one.change.map(|change| change.estimate) } else { one.percent };
+        size.map_or(0.0, f64::abs)
+    };
+    all.iter().copied().max_by(|a, b| size(a.1).total_cmp(&size(b.1)))
 }
 
 /// A figure at one number of guests.

@@ -9,7 +9,7 @@ use stats::{Contrast, LEVEL, Scale};
 /// The gates that a difference has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gates {
-    /// The p value is below this.
+    /// The p value is below this; the interval is without 0 too.
     pub level: f64,
     /// A relative change has at least this size in percent.
     pub strength_percent: f64,
@@ -35,10 +35,10 @@ impl Gates {
         means: [f64; 2],
         noise: Option<f64>,
     ) -> Finding {
-        let Some((change, p_value)) = change.and_then(|change| Some((change, change.p_value?))) else {
+        let Some(change) = change.filter(|change| change.p_value.is_some()) else {
             return Finding::TooFew;
         };
-        if p_value >= self.level {
+        if !change.is_seen(self.level) {
             return Finding::NotSeen;
         }
         let strength = match (change.scale, unit) {
@@ -46,8 +46,9 @@ impl Gates {
             (Scale::Difference, Unit::Percent) => self.strength_points,
             (Scale::Difference, _) => means[0].abs().max(means[1].abs()) * self.strength_percent / 100.0,
         };
-        let size = change.estimate.abs();
-        if size < strength || noise.is_some_and(|noise| size <= noise * self.noise_factor) {
+        let size = |told: f64| change.scale.size(told);
+        let is_noise = |noise: f64| size(change.estimate) <= size(noise) * self.noise_factor;
+        if size(change.estimate) < size(strength) || noise.is_some_and(is_noise) {
             Finding::Small
         } else if change.estimate > 0.0 {
             Finding::Raised
@@ -60,11 +61,22 @@ impl Gates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stats::Test;
+    use stats::contrast::paired;
+    use stats::{Interval, Test, noise};
 
     fn change(scale: Scale, estimate: f64, p_value: Option<f64>) -> Option<Contrast> {
         let test = p_value.map(|_| Test::Student);
-        Some(Contrast { scale, estimate, interval: None, p_value, test, repeats: 4, is_paired: true })
+        let interval = p_value.and_then(|_| Interval::around(estimate, estimate.abs() / 2.0));
+        Some(Contrast { scale, estimate, interval, p_value, test, repeats: 4, is_paired: true })
+    }
+
+    /// The finding of blocks, each with its value of the baseline and of the arm.
+    fn of_blocks(blocks: &[[f64; 2]]) -> Finding {
+        let entered = |side: usize| blocks.iter().map(|block| block[side].ln()).collect::<Vec<_>>();
+        let [baseline, arm] = [0, 1].map(entered);
+        let steps: Vec<f64> = arm.iter().zip(&baseline).map(|(arm, baseline)| arm - baseline).collect();
+        let noise = noise::floor([&baseline, &arm], blocks.len(), Scale::Ratio);
+        judged(paired(&steps, Scale::Ratio, 1), Unit::BytesPerSecond, noise)
     }
 
     fn judged(change: Option<Contrast>, unit: Unit, noise: Option<f64>) -> Finding {
@@ -90,5 +102,27 @@ mod tests {
         // One percent of 200.
         assert_eq!(judged(change(Scale::Difference, 1.9, Some(0.01)), Unit::Count, None), Finding::Small);
         assert_eq!(judged(change(Scale::Difference, 2.1, Some(0.01)), Unit::Count, None), Finding::Raised);
+    }
+
+    #[test]
+    fn a_difference_needs_the_p_value_and_the_interval() {
+        // One block of six is far off: p is 2/64, and the interval holds 0.
+        let far_off = [1.01, 1.01, 1.01, 1.01, 1.01, 2.0].map(|factor| [100.0, 100.0 * factor]);
+        assert_eq!(of_blocks(&far_off), Finding::NotSeen);
+        // One block of six goes the other way: the interval is without 0, and p is 4/64.
+        let other_way = [0.02, 0.02, 0.02, 0.02, 0.02, -0.001].map(|step: f64| [100.0, 100.0 * step.exp()]);
+        assert_eq!(of_blocks(&other_way), Finding::NotSeen);
+        assert_eq!(of_blocks(&[[100.0, 102.0]; 6]), Finding::Raised);
+    }
+
+    #[test]
+    fn arms_that_change_places_change_the_direction_alone() {
+        // As logarithms 0.51, above a noise floor of 0.45; in percent -40, and below one of 57.
+        let both = |factor: f64| {
+            let blocks = [100.0, 300.0, 100.0, 300.0, 100.0, 300.0].map(|value| [value, value * factor]);
+            [of_blocks(&blocks), of_blocks(&blocks.map(|[baseline, arm]| [arm, baseline]))]
+        };
+        assert_eq!(both(0.6), [Finding::Lowered, Finding::Raised]);
+        assert_eq!(both(0.7), [Finding::Small; 2]);
     }
 }

@@ -11,7 +11,7 @@ use super::finding::Source;
 use super::wording;
 use crate::sampling::MOST_PLACES;
 use crate::workload::{WorkUnit, exits_of_which_work, of_work, work};
-use crate::{Better, Cell, Metric, Run, Unit};
+use crate::{Better, Cell, Run, Unit};
 
 /// Values by block.
 pub(super) type ByBlock = BTreeMap<u32, f64>;
@@ -120,7 +120,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
     in_order.sort_by_key(|run| (place(run), run.position));
     for run in &in_order {
         let Some(arm) = arms.iter().position(|arm| arm.levels == run.cell.arm) else { continue };
-        let guests = of_guests(run);
+        let guests = run.of_guests();
         let work = work(&guests);
         let place = (run.cell.workload.clone(), run.cell.guests, arm, run.cell.block);
         over.insert(place, Over { seconds: run.host_seconds(), work: work.map(|(_, amount)| amount) });
@@ -174,30 +174,6 @@ fn fill_over(series: &mut Series, all: &BTreeMap<Place, Over>) {
         series.over.insert((guests, arm), places.collect());
     }
     series.is_of_few = series.has_few();
-}
-
-/// The guests' figures combined for the run, in the order of the first guest that has them.
-fn of_guests(run: &Run) -> Vec<Metric> {
-    let mut names: Vec<&Metric> = Vec::new();
-    for metric in run.guests.iter().flatten() {
-        if !names.iter().any(|known| known.name == metric.name) {
-            names.push(metric);
-        }
-    }
-    let combined = names.into_iter().filter_map(|first| {
-        let values: Vec<f64> = run
-            .guests
-            .iter()
-            .filter_map(|guest| guest.iter().find(|metric| metric.name == first.name))
-            .map(|metric| metric.value)
-            .collect();
-        // If a guest lacks the figure, the sum would be too small.
-        if values.len() != run.guests.len() {
-            return None;
-        }
-        Some(Metric { value: first.combine.apply(&values)?, ..first.clone() })
-    });
-    combined.collect()
 }
 
 /// Figures of the host of which a run has those that are not zero.

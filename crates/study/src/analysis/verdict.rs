@@ -3,11 +3,10 @@
 use exits::{agree, counted};
 
 use super::facts::Arm;
-use super::figure::{Comparison, Figure};
+use super::figure::{Comparison, Figure, largest};
 use super::finding::Finding;
 use super::findings::{Findings, Judgement, Verdict};
-use super::wording::{accessed, bound, by, counted_reason, guests, verb};
-use stats::Contrast;
+use super::wording::{accessed, bound, bounds, by, counted_reason, guests, verb};
 
 /// A comparison of a main figure.
 type Main<'a> = (&'a Figure, &'a Comparison);
@@ -58,29 +57,31 @@ fn judge(main: &[Main<'_>]) -> Judgement {
 }
 
 fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> String {
-    let largest = |good: bool| {
-        let found = main.iter().filter(|(figure, one)| one.finding.is_good(figure.better) == Some(good));
-        let sized = |change: &Option<Contrast>| change.map_or(0.0, |change| change.estimate.abs());
-        found.max_by(|a, b| sized(&a.1.change).total_cmp(&sized(&b.1.change)))
+    let good = |good: bool| -> Vec<Main<'_>> {
+        let is_so = |(figure, one): &&Main<'_>| one.finding.is_good(figure.better) == Some(good);
+        main.iter().filter(is_so).copied().collect()
     };
-    let said = |good| largest(good).map(|(figure, one)| sentence(findings, figure, one)).unwrap_or_default();
-    let count =
-        |good| main.iter().filter(|(figure, one)| one.finding.is_good(figure.better) == Some(good)).count();
+    let said = |good: &[Main<'_>]| {
+        largest(good).map(|(figure, one)| sentence(findings, figure, one)).unwrap_or_default()
+    };
     match judgement {
         Judgement::Better | Judgement::Worse => {
-            let good = judgement == Judgement::Better;
-            let word = if good { "better" } else { "worse" };
-            said(good) + &beside(word, main.len(), count(good))
+            let is_better = judgement == Judgement::Better;
+            let (word, found) = (if is_better { "better" } else { "worse" }, good(is_better));
+            said(&found) + &beside(word, found.len(), Others::among(main))
         }
-        Judgement::Mixed => format!(
-            "Of {} main figures {} {} better and {} worse. {} {}",
-            main.len(),
-            count(true),
-            agree(count(true) as u64, "is", "are"),
-            count(false),
-            said(true),
-            said(false)
-        ),
+        Judgement::Mixed => {
+            let (better, worse) = (good(true), good(false));
+            format!(
+                "Of {} main figures {} {} better and {} worse. {} {}",
+                main.len(),
+                better.len(),
+                agree(better.len() as u64, "is", "are"),
+                worse.len(),
+                said(&better),
+                said(&worse)
+            )
+        }
         Judgement::NoDifference => no_difference(findings, main),
         Judgement::TooFewRepeats => {
             "There are too few repeats for an interval of the difference; at least three are needed."
@@ -93,39 +94,85 @@ fn headline(findings: &Findings, judgement: Judgement, main: &[Main<'_>]) -> Str
     }
 }
 
-/// The main figures beside the one that a headline tells of, where `found` of `all` are better or worse.
-fn beside(word: &str, all: usize, found: usize) -> String {
-    match (all, found) {
-        (1, _) => String::new(),
-        (2, 2) => format!(" Both main figures are {word}; this one changed more."),
-        (2, _) => " The other main figure shows no difference.".to_owned(),
-        (all, found) if all == found => format!(" All {all} main figures are {word}; this one changed most."),
-        (all, 1) => format!(" The other {} main figures show no difference.", all - 1),
-        (all, found) => format!(
-            " {found} of {all} main figures are {word}, this one most; the {} no difference.",
-            agree((all - found) as u64, "other shows", "others show")
+/// The main figures that are neither better nor worse.
+#[derive(Debug, Clone, Copy, Default)]
+struct Others {
+    not_seen: usize,
+    small: usize,
+    too_few: usize,
+}
+
+impl Others {
+    fn among(main: &[Main<'_>]) -> Self {
+        let count = |finding| main.iter().filter(|(_, one)| one.finding == finding).count();
+        Self {
+            not_seen: count(Finding::NotSeen),
+            small: count(Finding::Small),
+            too_few: count(Finding::TooFew),
+        }
+    }
+
+    fn count(self) -> usize {
+        self.not_seen + self.small + self.too_few
+    }
+
+    /// "the others show no difference", where `others` are "the others"; "of the others 2 show no difference and 1 has too few
+    /// repeats".
+    fn told(self, others: &str) -> String {
+        let show = |count: usize, what: &str| format!("{} {what}", agree(count as u64, "shows", "show"));
+        let kinds = [
+            (self.not_seen, show(self.not_seen, "no difference")),
+            (self.small, show(self.small, "too small a difference")),
+            (self.too_few, format!("{} too few repeats", agree(self.too_few as u64, "has", "have"))),
+        ];
+        let kinds: Vec<_> = kinds.into_iter().filter(|(count, _)| *count > 0).collect();
+        match &kinds[..] {
+            [(_, does)] => format!("{others} {does}"),
+            kinds => {
+                let each: Vec<String> = kinds.iter().map(|(count, does)| format!("{count} {does}")).collect();
+                let (first, last) = each.split_at(each.len().saturating_sub(1));
+                format!("of {others} {} and {}", first.join(", "), last.concat())
+            }
+        }
+    }
+
+    /// A sentence of its own, with a blank before it: " The other main figure shows no difference."
+    fn sentence(self) -> String {
+        let told = self.told(&match self.count() {
+            0 => return String::new(),
+            1 => "the other main figure".to_owned(),
+            count => format!("the other {count} main figures"),
+        });
+        format!(" {}{}.", told[..1].to_uppercase(), &told[1..])
+    }
+}
+
+/// The main figures beside the one that a headline tells of, where `found` are better or worse.
+fn beside(word: &str, found: usize, others: Others) -> String {
+    match (found, others.count()) {
+        (1, _) => others.sentence(),
+        (2, 0) => format!(" Both main figures are {word}; this one changed more."),
+        (found, 0) => format!(" All {found} main figures are {word}; this one changed most."),
+        (found, rest) => format!(
+            " {found} of {} main figures are {word}, this one most; {}.",
+            found + rest,
+            others.told(agree(rest as u64, "the other", "the others"))
         ),
     }
 }
 
+/// Bounds the difference of the main figures, of which none is better or worse. One with too few repeats has no bound.
 fn no_difference(findings: &Findings, main: &[Main<'_>]) -> String {
-    if let [(figure, one)] = main {
-        return sentence(findings, figure, one);
+    let (few, judged): (Vec<Main<'_>>, Vec<Main<'_>>) =
+        main.iter().copied().partition(|(_, one)| one.finding == Finding::TooFew);
+    let few = Others { too_few: few.len(), ..Others::default() }.sentence();
+    if let [(figure, one)] = &judged[..] {
+        return sentence(findings, figure, one) + &few;
     }
-    let sized = |change: &Contrast| {
-        change.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()))
-    };
-    let widest = main
-        .iter()
-        .filter_map(|(figure, one)| Some((figure, one.change?)))
-        .max_by(|a, b| sized(&a.1).total_cmp(&sized(&b.1)));
-    let bound = widest.and_then(|(figure, change)| bound(&change, figure.unit));
-    match bound {
-        Some(bound) => {
-            format!("No difference larger than {bound} was seen in any of {} main figures.", main.len())
-        }
-        None => format!("No difference was seen in any of {} main figures.", main.len()),
-    }
+    let changes = judged.iter().map(|(figure, one)| Some((one.change?, figure.unit)));
+    let bounds = changes.collect::<Option<Vec<_>>>().and_then(|changes| bounds(&changes));
+    let larger = bounds.map(|bounds| format!(" larger than {}", bounds.join(" or "))).unwrap_or_default();
+    format!("No difference{larger} was seen in any of {} main figures.{few}", judged.len())
 }
 
 /// "apicv on raised random-read throughput with 1 and 2 VMs by 2.1 % (95 % interval 1.2 to 3.0 %, 8 pairs)."
@@ -192,7 +239,8 @@ mod tests {
 
     #[test]
     fn one_figure_beside_the_headline_is_not_many() {
-        let said = |all, found| beside("better", all, found);
+        let said =
+            |all, found| beside("better", found, Others { not_seen: all - found, ..Others::default() });
         assert_eq!(said(2, 1), " The other main figure shows no difference.");
         assert_eq!(said(3, 1), " The other 2 main figures show no difference.");
         assert_eq!(
@@ -206,6 +254,22 @@ mod tests {
         assert_eq!(
             [said(1, 1), said(2, 2)].concat(),
             " Both main figures are better; this one changed more."
+        );
+    }
+
+    #[test]
+    fn figures_beside_the_headline_are_told_apart() {
+        let said =
+            |found, not_seen, small, too_few| beside("worse", found, Others { not_seen, small, too_few });
+        assert_eq!(said(1, 0, 0, 1), " The other main figure has too few repeats.");
+        assert_eq!(said(1, 0, 2, 0), " The other 2 main figures show too small a difference.");
+        assert_eq!(
+            said(1, 2, 1, 1),
+            " Of the other 4 main figures 2 show no difference, 1 shows too small a difference and 1 has too few repeats."
+        );
+        assert_eq!(
+            said(2, 1, 0, 2),
+            " 2 of 5 main figures are worse, this one most; of the others 1 shows no difference and 2 have too few repeats."
         );
     }
 }

@@ -96,6 +96,26 @@ pub(super) fn bound(change: &Contrast, unit: Unit) -> Option<String> {
     Some(amount(low.abs().max(high.abs()), change, unit))
 }
 
+/// The largest bound of several changes for each unit in which they are: "1.4 %", "0.3 s". `None` without any, and if one
+/// has no interval.
+pub(super) fn bounds(changes: &[(Contrast, Unit)]) -> Option<Vec<String>> {
+    let mut widest: Vec<(f64, &(Contrast, Unit))> = Vec::new();
+    for one in changes {
+        let Interval { low, high } = one.0.interval?;
+        let size = low.abs().max(high.abs());
+        let of_unit = |other: &&mut (f64, &(Contrast, Unit))| {
+            suffix(other.1.0.scale, other.1.1) == suffix(one.0.scale, one.1)
+        };
+        match widest.iter_mut().find(of_unit) {
+            Some(known) if known.0 >= size => {}
+            Some(known) => *known = (size, one),
+            None => widest.push((size, one)),
+        }
+    }
+    let told = widest.iter().map(|(size, (change, unit))| amount(*size, change, *unit)).collect::<Vec<_>>();
+    Some(told).filter(|told| !told.is_empty())
+}
+
 fn amount(value: f64, change: &Contrast, unit: Unit) -> String {
     format!("{}{}", number(value, change), suffix(change.scale, unit))
 }

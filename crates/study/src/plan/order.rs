@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Span;
 
-/// The blocks from which the width of intervals is looked at. A study that ends as soon as its intervals are
+/// The blocks, and the pairs of each figure, from which the width of intervals is looked at. A study that ends as soon as its intervals are
 /// narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the truth, after
 /// 8 blocks 93 (`study_coverage`, among the tests).
 pub const LEAST_FOR_WIDTH: u32 = 8;

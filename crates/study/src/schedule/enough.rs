@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::Interval;
 use stats::contrast::interval_of_ratios;
 
-use crate::plan::LEAST_FOR_WIDTH;
+use crate::plan::{Arm, LEAST_FOR_WIDTH};
 use crate::workload::{of_work, work};
 use crate::{Better, Cell, Metric, Plan, Run};
 
@@ -45,16 +45,49 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
     narrow.then_some(Enough::Narrow)
 }
 
-/// The subject of an interval: the arm, the guests, the workload, the figure.
-type Subject = (BTreeMap<String, String>, u32, String, String);
+/// The figures of a run, by name.
+type Figures = BTreeMap<String, f64>;
 
+/// Tests whether the interval of each figure is narrow in each arm of the plan, also in one whose runs all failed.
 fn all_narrow(plan: &Plan, names: &[String], percent: f64, runs: &[Run]) -> bool {
-    let pairs = pairs(plan, names, runs);
-    let named: BTreeSet<&str> = pairs.keys().map(|(_, _, _, metric)| metric.as_str()).collect();
+    let figures: BTreeMap<&Cell, Figures> = runs.iter().map(|run| (&run.cell, figures(run, names))).collect();
+    let counts = |arm: &Arm| plan.guests_of(arm).unwrap_or_else(|_| plan.guests.clone()).counts();
+    let (baseline, others): (Vec<Arm>, Vec<Arm>) =
+        plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));
+    let of_baseline: Vec<u32> = baseline.iter().flat_map(counts).collect();
+    // By number of guests and workload.
+    let mut seen: BTreeMap<(u32, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (cell, figures) in &figures {
+        let names = figures.keys().map(String::as_str);
+        seen.entry((cell.guests, &cell.workload)).or_default().extend(names);
+    }
     // Without this check, a name that no run has would satisfy the rule at once.
-    !pairs.is_empty()
-        && names.iter().all(|name| named.contains(name.as_str()))
-        && pairs.values().all(|pairs| width(pairs).is_some_and(|width| width <= percent))
+    let mut compared = BTreeSet::new();
+    for arm in &others {
+        let planned = counts(arm);
+        let are_compared = |guests: &u32| planned.contains(guests) && of_baseline.contains(guests);
+        for (&(guests, workload), metrics) in seen.iter().filter(|((guests, _), _)| are_compared(guests)) {
+            let place = |cell: &Cell| cell.guests == guests && cell.workload == workload;
+            let blocks = blocks(plan, arm, figures.iter().filter(|(cell, _)| place(cell)));
+            for &metric in metrics {
+                let pairs = pairs(&blocks, metric);
+                if !pairs.is_empty() {
+                    compared.insert(metric);
+                }
+                // Of what never counts in one of the arms there is no relative change, however many blocks there are.
+                let has_none = pairs.is_empty() && is_enough(blocks.len());
+                let is_narrow = || width(&pairs).is_some_and(|width| width <= percent);
+                if !(has_none || is_enough(pairs.len()) && is_narrow()) {
+                    return false;
+                }
+            }
+        }
+    }
+    !compared.is_empty() && names.iter().all(|name| compared.contains(name.as_str()))
+}
+
+fn is_enough(blocks: usize) -> bool {
+    blocks >= LEAST_FOR_WIDTH as usize
 }
 
 /// The width from end to end, in percentage points, as in the report.
@@ -62,43 +95,40 @@ fn width(pairs: &[[f64; 2]]) -> Option<f64> {
     interval_of_ratios(pairs).map(Interval::width)
 }
 
-/// The values of the baseline and of the arm in each block that has both.
-fn pairs(plan: &Plan, names: &[String], runs: &[Run]) -> BTreeMap<Subject, Vec<[f64; 2]>> {
-    let baseline: BTreeMap<String, String> =
-        plan.factors.iter().map(|factor| (factor.name.clone(), factor.baseline.clone())).collect();
-    let figures: BTreeMap<&Cell, BTreeMap<String, f64>> =
-        runs.iter().map(|run| (&run.cell, figures(run, names))).collect();
-    let mut pairs: BTreeMap<Subject, Vec<[f64; 2]>> = BTreeMap::new();
-    for (&cell, own) in figures.iter().filter(|(cell, _)| cell.arm != baseline) {
-        let partner = Cell { arm: baseline.clone(), ..cell.clone() };
-        let Some(others) = figures.get(&partner) else { continue };
-        for (metric, &on) in own {
-            // Without events in both arms there is no relative change.
-            if let Some(&off) = others.get(metric).filter(|&&off| off > 0.0 && on > 0.0) {
-                let subject = (cell.arm.clone(), cell.guests, cell.workload.clone(), metric.clone());
-                pairs.entry(subject).or_default().push([off, on]);
-            }
+/// The figures of the baseline and of the arm in each block that has both.
+fn blocks<'a>(
+    plan: &Plan,
+    arm: &Arm,
+    figures: impl Iterator<Item = (&'a &'a Cell, &'a Figures)>,
+) -> Vec<[&'a Figures; 2]> {
+    let arm = plan.arm_names(arm);
+    let is_of_baseline =
+        |cell: &Cell| plan.factors.iter().all(|factor| cell.arm.get(&factor.name) == Some(&factor.baseline));
+    let mut by_block: BTreeMap<u32, [Option<&Figures>; 2]> = BTreeMap::new();
+    for (cell, figures) in figures {
+        let sides = by_block.entry(cell.block).or_default();
+        if is_of_baseline(cell) {
+            sides[0] = Some(figures);
+        } else if cell.arm == arm {
+            sides[1] = Some(figures);
         }
     }
-    pairs
+    by_block.into_values().filter_map(|[baseline, arm]| Some([baseline?, arm?])).collect()
+}
+
+/// The values of the baseline and of the arm in each block where both are positive.
+fn pairs(blocks: &[[&Figures; 2]], metric: &str) -> Vec<[f64; 2]> {
+    let both = blocks.iter().filter_map(|[baseline, arm]| Some([*baseline.get(metric)?, *arm.get(metric)?]));
+    both.filter(|pair| pair.iter().all(|&value| value > 0.0)).collect()
 }
 
 /// The figures of a run that the rule uses: those named, else the guests' that have a better direction.
-fn figures(run: &Run, names: &[String]) -> BTreeMap<String, f64> {
-    let mut of_guests: BTreeMap<&str, (&Metric, Vec<f64>)> = BTreeMap::new();
-    for metric in run.guests.iter().flatten() {
-        of_guests.entry(&metric.name).or_insert((metric, Vec::new())).1.push(metric.value);
-    }
+fn figures(run: &Run, names: &[String]) -> Figures {
     let wanted = |metric: &Metric, of_guest: bool| match names {
         [] => of_guest && metric.better != Better::Neither,
         names => names.contains(&metric.name),
     };
-    let guests: Vec<Metric> = of_guests
-        .into_values()
-        .filter_map(|(metric, values)| {
-            Some(Metric { value: metric.combine.apply(&values)?, ..metric.clone() })
-        })
-        .collect();
+    let guests = run.of_guests();
     let of_work = of_work(run, work(&guests));
     let host = run.host.iter().chain(&of_work).filter(|metric| wanted(metric, false));
     let guests = guests.iter().filter(|metric| wanted(metric, true));

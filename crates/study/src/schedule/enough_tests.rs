@@ -69,6 +69,56 @@ fn widths_are_looked_at_from_the_eighth_block_on() {
 }
 
 #[test]
+fn an_arm_with_too_few_pairs_is_not_narrow_and_one_without_any_neither() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    let without = |from: u32, to: u32| -> Vec<Run> {
+        let failed = |run: &Run| run.cell.arm["switch"] == "on" && (from..to).contains(&run.cell.block);
+        runs(to, 0.001).into_iter().filter(|run| !failed(run)).collect()
+    };
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &without(3, 8)), None);
+    assert_eq!(enough(&plan, 13, Duration::ZERO, &without(8, 13)), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &without(0, 8)), None);
+    // Such a study ends too.
+    assert_eq!(enough(&plan, 40, Duration::ZERO, &without(0, 40)), Some(Enough::Blocks));
+}
+
+#[test]
+fn an_arm_whose_runs_all_failed_holds_up_the_others() {
+    let third = "name = \"on\"\n[[factors.levels]]\nname = \"third\"";
+    let text = include_str!("../plan/small.toml")
+        .replace("repeats = 2", "repeats = 2\nuntil = { interval_percent = 2.0, blocks = 40 }")
+        .replace("name = \"on\"", third);
+    let plan = Plan::read(&text, "small.toml").unwrap();
+    let mut runs = runs(8, 0.001);
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs), None);
+    runs.extend((0..8).map(|block| run(block, "third", 105.0)));
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs), Some(Enough::Narrow));
+}
+
+#[test]
+fn a_figure_that_an_arm_never_counts_holds_nothing_up() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40, metrics = [\"said\"] }");
+    let mut runs = runs(8, 0.001);
+    runs.extend((0..8).flat_map(|block| {
+        [("off", 3.0), ("on", 0.0)].map(|(level, value)| {
+            let run = run(block, level, value);
+            Run { cell: Cell { workload: "second".to_owned(), ..run.cell.clone() }, ..run }
+        })
+    }));
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs), Some(Enough::Narrow));
+}
+
+#[test]
+fn a_figure_that_a_guest_lacks_is_not_summed() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    let mut runs = runs(8, 0.001);
+    for run in &mut runs {
+        run.guests.push(Vec::new());
+    }
+    assert_eq!(enough(&plan, 8, Duration::ZERO, &runs), None);
+}
+
+#[test]
 fn exits_for_each_unit_of_work_can_be_narrow() {
     let text = include_str!("../plan/small.toml")
         .replace("repeats = 2", "repeats = 2\nuntil = { interval_percent = 2.0, blocks = 40, metrics = [\"exits-per-event.total\"] }")

@@ -1,7 +1,7 @@
 //! The question and the answer, at the top of the page.
 
 use maud::{Markup, html};
-use study::analysis::{Figure, Findings, Judgement};
+use study::analysis::{Figure, Findings, Judgement, largest};
 
 use super::marks::unbroken;
 use crate::format::{count, counted};
@@ -50,7 +50,7 @@ pub(super) fn render(findings: &Findings) -> Markup {
             @if findings.multiplicity.made > 0 { p.muted { (figures::chance(&findings.multiplicity)) } }
             p.muted {
                 "A difference is called one when all three gates hold: its p value is below " (findings.gates.level)
-                "; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
+                " and its interval is without 0; it is at least " (findings.gates.strength_percent) "\u{a0}% (of percentages: "
                 (findings.gates.strength_points) " points); and it is larger than what averages of so many repeats of one and the "
                 "same arm differ by. A p value is how often noise alone would show a change at least as large."
             }
@@ -59,12 +59,11 @@ pub(super) fn render(findings: &Findings) -> Markup {
 }
 
 fn tiles(findings: &Findings) -> Markup {
-    // The most significant change, then that of all exits of the same workload.
-    let size = |figure: &&Figure| {
-        let found = figure.summary().iter().filter(|one| one.finding.is_found());
-        found.filter_map(|one| one.change).map(|change| change.estimate.abs()).fold(0.0, f64::max)
-    };
-    let main = findings.main().into_iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+    // The largest change, then that of all exits of the same workload.
+    let main = findings.main();
+    let all = main.iter().flat_map(|&figure| figure.summary().iter().map(move |one| (figure, one)));
+    let found: Vec<_> = all.filter(|(_, one)| one.finding.is_found()).collect();
+    let main = largest(&found).map(|(figure, _)| figure).or(main.last().copied());
     let exits = main.and_then(|main| {
         findings.figures.iter().find(|figure| figure.workload == main.workload && figure.is_exit_total())
     });
