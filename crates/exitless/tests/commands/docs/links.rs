@@ -30,6 +30,24 @@ fn every_link_between_pages_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
+fn every_file_of_ours_that_a_page_names_is_there() {
+    let mut checked = 0;
+    for page in all() {
+        for name in page.text.split('`').skip(1).step_by(2) {
+            let is_path = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+            // Below `fleet` and `fuzz` are also folders that builds make.
+            let is_ours =
+                ["crates/", "packaging/", "plans/", "scripts/"].iter().any(|at| name.starts_with(at));
+            if is_path && is_ours {
+                assert!(top().join(name).exists(), "{}: {name}: there is no such file", page.name());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}
+
+#[test]
 fn every_page_of_the_book_is_once_in_its_table_of_contents() {
     let pages = book();
     let (contents, others): (Vec<_>, Vec<_>) =
