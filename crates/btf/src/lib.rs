@@ -74,6 +74,7 @@ pub fn read_type_information(kernel: &[u8], module: &[u8]) {
         }
         let _ = types.parameter("btf_trace_kvm_exit", "kvm_vcpu");
         let _ = (types.has_member("kvm_arch", "next"), types.has_value("kvm_vcpu", "tgid"));
+        let _ = types.values("kvm_apicv_inhibit");
     }
 }
 
@@ -159,17 +160,25 @@ impl Btf {
     /// Tests whether an enumeration has a value of this name. `None` where there is no such enumeration.
     #[must_use]
     pub fn has_value(&self, enumeration: &str, value: &str) -> Option<bool> {
-        let words = |one: &Type<'_>| match one.kind() {
-            kind::ENUM => Some(2),
-            kind::ENUM64 => Some(3),
-            _ => None,
-        };
-        let with_name = |one: &Type<'_>| words(one).is_some() && self.is_named(one.name, enumeration);
-        let mut found = self.named().filter(with_name).filter(|one| one.count() > 0).peekable();
-        found.peek()?;
-        Some(
-            found.any(|one| one.items(words(&one).unwrap_or(2)).any(|[name, ..]| self.is_named(name, value))),
-        )
+        let values = self.values(enumeration)?;
+        Some(values.iter().any(|(name, _)| *name == value))
+    }
+
+    /// The values of an enumeration in its order, each with its name; of those of 64 bits the lower half. `None` where there
+    /// is no such enumeration.
+    #[must_use]
+    pub fn values(&self, enumeration: &str) -> Option<Vec<(&str, u32)>> {
+        let mut values: Option<Vec<_>> = None;
+        for one in self.named().filter(|one| one.count() > 0 && self.is_named(one.name, enumeration)) {
+            let words = match one.kind() {
+                kind::ENUM => 2,
+                kind::ENUM64 => 3,
+                _ => continue,
+            };
+            let named = one.items(words).filter_map(|[name, value, _]| Some((self.text(name)?, value)));
+            values.get_or_insert_default().extend(named);
+        }
+        values
     }
 
     /// The parameter that points to a structure, counted from zero, of the function that a type is defined as.
@@ -270,6 +279,14 @@ impl Btf {
     fn is_named(&self, offset: u32, wanted: &str) -> bool {
         let rest = self.strings_from(offset).and_then(|strings| strings.strip_prefix(wanted.as_bytes()));
         rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == 0))
+    }
+
+    /// A name; `None` for one that is longer than any of the kernel's.
+    fn text(&self, offset: u32) -> Option<&str> {
+        const LONGEST: usize = 512;
+        let strings = self.strings_from(offset)?;
+        let length = strings.iter().take(LONGEST).position(|&byte| byte == 0)?;
+        std::str::from_utf8(&strings[..length]).ok()
     }
 
     fn strings_from(&self, offset: u32) -> Option<&[u8]> {

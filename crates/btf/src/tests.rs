@@ -138,3 +138,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_enumeration_has_its_values_by_name() {
+    let mut maker = Maker::new(0);
+    let names = ["FIRST", "SECOND", "FAR", "LONG"].map(|name| maker.text(name));
+    maker.add("small", kind::ENUM, 4, &[&[names[0], 0], &[names[1], 7]]);
+    maker.add("wide", kind::ENUM64, 8, &[&[names[2], 5, 1]]);
+    let long = maker.text(&"x".repeat(600));
+    maker.add("odd", kind::ENUM, 4, &[&[names[3], 1], &[long, 2], &[u32::MAX, 3]]);
+    let types = Btf::parse(maker.bytes()).unwrap();
+    assert_eq!(types.values("small"), Some(vec![("FIRST", 0), ("SECOND", 7)]));
+    assert_eq!(types.values("wide"), Some(vec![("FAR", 5)]));
+    assert_eq!(types.values("odd"), Some(vec![("LONG", 1)]));
+    assert_eq!((types.values("none"), types.has_value("small", "SECOND")), (None, Some(true)));
+}

@@ -108,6 +108,21 @@ impl InhibitNumbering {
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
 
+    /// The table from the running kernel's type information: the values of `enum kvm_apicv_inhibit`, by name. `None` without
+    /// any that is known.
+    #[must_use]
+    pub fn from_values<'a>(values: impl IntoIterator<Item = (&'a str, u32)>) -> Option<Self> {
+        let mut names: Vec<Option<InhibitReason>> = Vec::new();
+        for (name, number) in values {
+            let (Ok(reason), Ok(number @ 0..64)) = (name.parse(), usize::try_from(number)) else { continue };
+            if names.len() <= number {
+                names.resize(number + 1, None);
+            }
+            names[number] = Some(reason);
+        }
+        (!names.is_empty()).then_some(Self { names, stated: true })
+    }
+
     /// Tests whether the running kernel stated this table; otherwise it is the mainline table of a version.
     #[must_use]
     pub fn is_stated(&self) -> bool {
@@ -190,6 +205,24 @@ mod tests {
         let stated = InhibitNumbering::from_print_fmt(format).unwrap();
         assert_eq!(stated.reason(7), Some(IrqWindow));
         assert_eq!(stated.reason(2), None);
+    }
+
+    #[test]
+    fn a_kernel_whose_types_have_the_names_is_believed() {
+        let values = [
+            ("APICV_INHIBIT_REASON_DISABLE", 0),
+            ("APICV_INHIBIT_REASON_PIT_REINJ", 9),
+            ("APICV_INHIBIT_REASON_OF_LATER_KERNELS", 3),
+            ("APICV_INHIBIT_REASON_SEV", 64),
+            ("NR_APICV_INHIBIT_REASONS", 12),
+        ];
+        let stated = InhibitNumbering::from_values(values).unwrap();
+        assert!(stated.is_stated());
+        assert_eq!(
+            [0, 3, 9, 12].map(|number| stated.reason(number)),
+            [Some(Disabled), None, Some(PitReinject), None]
+        );
+        assert_eq!(InhibitNumbering::from_values([("NR_APICV_INHIBIT_REASONS", 12)]), None);
     }
 
     #[test]

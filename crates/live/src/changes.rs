@@ -72,7 +72,7 @@ impl ChangesWatch {
         // Kernels without assigned devices have no such event.
         let posting = tracefs.format("kvm", POSTING).ok();
         let posting_fields = posting.as_ref().map(PostingFields::new).transpose()?;
-        let fields = InhibitFields::new(&inhibit, tracefs.kernel())?;
+        let fields = InhibitFields::new(&inhibit, Some(&tracefs))?;
         let events: Vec<_> = std::iter::once(&inhibit).chain(&posting).collect();
         let mut sampler = TracepointSampler::open(&events, threads, BYTES_PER_THREAD)?;
         sampler.enable()?;

@@ -56,8 +56,7 @@ impl ExitCounter {
         let inhibit = inhibit.map(|name| tracefs.format("kvm", name)).transpose()?;
         debug!(event = inhibit.as_ref().map(|format| format.name.as_str()), "inhibit changes");
 
-        let fields =
-            inhibit.as_ref().map(|format| InhibitFields::new(format, tracefs.kernel())).transpose()?;
+        let fields = inhibit.as_ref().map(|format| InhibitFields::new(format, Some(tracefs))).transpose()?;
         let decoder = Decoder::new(&exit, &entry, fields)?;
         let events: Vec<_> = [&exit, &entry].into_iter().chain(&inhibit).collect();
         let bytes = options.exits_per_thread.saturating_mul(BYTES_PER_EXIT);

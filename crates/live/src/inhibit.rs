@@ -41,7 +41,8 @@ pub(crate) struct InhibitFields {
 }
 
 impl InhibitFields {
-    pub(crate) fn new(format: &EventFormat, kernel: Option<KernelVersion>) -> Result<Self, Error> {
+    /// `host` is that of the format; without it nothing is known of the kernel but the format.
+    pub(crate) fn new(format: &EventFormat, host: Option<&Tracefs>) -> Result<Self, Error> {
         let changed = format.name == CHANGED;
         let [number, flag] = if changed { ["reason", "set"] } else { ["bit", "activate"] };
         Ok(Self {
@@ -50,7 +51,7 @@ impl InhibitFields {
             flag: number_field(format, flag)?,
             flag_means_set: changed,
             mask: changed.then(|| number_field(format, "inhibits")).transpose()?,
-            numbering: numbering(format, kernel, changed),
+            numbering: numbering(format, host),
         })
     }
 
@@ -68,16 +69,22 @@ impl InhibitFields {
     }
 }
 
-/// The kernel's own statement goes first. A kernel before 5.18 that has the event of 5.18 carries a later KVM: Oracle's
-/// UEK 7 (5.15) is one, and numbers as Linux 6.0 does.
-fn numbering(format: &EventFormat, kernel: Option<KernelVersion>, changed: bool) -> InhibitNumbering {
-    let backport = KernelVersion::new(6, 0);
-    let version = match kernel {
-        Some(version) if changed && version < KernelVersion::new(5, 18) => backport,
+/// The kernel's own statement goes first: that of the event (since Linux 6.11), else that of its types, which kernels of
+/// distributions have that carry a later KVM than their version says (Red Hat's 5.14). A kernel before 5.18 that has the event
+/// of 5.18 and no types is taken to number as Linux 6.0 does: Oracle's UEK 7 (5.15).
+fn numbering(format: &EventFormat, host: Option<&Tracefs>) -> InhibitNumbering {
+    let is_since_5_18 = format.name == CHANGED;
+    let version = match host.and_then(Tracefs::kernel) {
+        Some(version) if is_since_5_18 && version < KernelVersion::new(5, 18) => KernelVersion::new(6, 0),
         Some(version) => version,
         None => KernelVersion::new(0, 0),
     };
+    let of_types = || {
+        let values = host.filter(|_| is_since_5_18)?.values_of_kvm("kvm_apicv_inhibit")?;
+        InhibitNumbering::from_values(values.iter().map(|(name, value)| (name.as_str(), *value)))
+    };
     InhibitNumbering::from_print_fmt(&format.print_fmt)
+        .or_else(of_types)
         .unwrap_or_else(|| InhibitNumbering::of_kernel(version))
 }
 
@@ -88,10 +95,10 @@ pub fn inhibit_numbering(root: &Path) -> InhibitNumbering {
     let tracefs = Tracefs::find(root).ok();
     let format = tracefs.as_ref().and_then(|tracefs| {
         let name = [CHANGED, UPDATE_REQUEST].into_iter().find(|name| tracefs.has("kvm", name))?;
-        Some((tracefs.format("kvm", name).ok()?, tracefs.kernel()))
+        tracefs.format("kvm", name).ok()
     });
-    if let Some((format, kernel)) = format {
-        return numbering(&format, kernel, format.name == CHANGED);
+    if let Some(format) = format {
+        return numbering(&format, tracefs.as_ref());
     }
     let release = std::fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
     let version = release.ok().and_then(|text| text.trim().parse().ok());
@@ -119,9 +126,35 @@ mod tests {
         .unwrap()
     }
 
+    /// A host whose kernel has this release, and no types.
+    fn host(release: &str) -> (tempfile::TempDir, Tracefs) {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("sys/kernel/tracing/events")).unwrap();
+        std::fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        std::fs::write(root.path().join("proc/sys/kernel/osrelease"), release).unwrap();
+        let tracefs = Tracefs::find(root.path()).unwrap();
+        (root, tracefs)
+    }
+
+    /// Type information that has one enumeration (`Documentation/bpf/btf.rst`, "BTF Type and String Encoding").
+    fn enumeration(name: &str, values: &[(&str, u32)]) -> Vec<u8> {
+        let mut strings = vec![0];
+        let mut text = |text: &str| {
+            let at = strings.len() as u32;
+            strings.extend(text.bytes().chain([0]));
+            at
+        };
+        let mut types = vec![text(name), 6 << 24 | values.len() as u32, 4];
+        types.extend(values.iter().flat_map(|(name, value)| [text(name), *value]));
+        let length = 4 * types.len() as u32;
+        let words = [[24, 0, length, length, strings.len() as u32].to_vec(), types].concat();
+        let words = words.iter().flat_map(|word| word.to_le_bytes());
+        [0x9f, 0xeb, 1, 0].into_iter().chain(words).chain(strings).collect()
+    }
+
     #[test]
     fn the_old_event_counts_the_other_way_round() {
-        let fields = InhibitFields::new(&old_format(), Some(KernelVersion::new(5, 15))).unwrap();
+        let fields = InhibitFields::new(&old_format(), Some(&host("5.15.0").1)).unwrap();
         let mut raw = [0; 24];
         raw[16] = 3;
         let change = fields.decode(5, 100, &raw).unwrap();
@@ -140,9 +173,18 @@ mod tests {
              \tfield:unsigned long inhibits;\toffset:16;\tsize:8;\tsigned:0;\n\n\
              print fmt: \"%s reason=%u, inhibits=0x%lx\", REC->set ? \"set\" : \"cleared\", REC->reason\n";
         let format = EventFormat::parse(text).unwrap();
-        let fields = InhibitFields::new(&format, Some(KernelVersion::new(5, 15))).unwrap();
+        let (root, host) = host("5.15.0-204.146.1.el8uek.x86_64\n");
+        let fields = InhibitFields::new(&format, Some(&host)).unwrap();
         assert_eq!(fields.numbering.reason(7), Some(InhibitReason::IrqWindow));
         assert!(!fields.numbering.is_stated());
+        // Types say more than the version. The kernel numbers as Linux 6.3 does.
+        let types = root.path().join("sys/kernel/btf");
+        std::fs::create_dir_all(&types).unwrap();
+        let values = [("APICV_INHIBIT_REASON_DISABLE", 0), ("APICV_INHIBIT_REASON_IRQWIN", 8)];
+        std::fs::write(types.join("vmlinux"), enumeration("kvm_apicv_inhibit", &values)).unwrap();
+        let fields = InhibitFields::new(&format, Some(&host)).unwrap();
+        assert_eq!(fields.numbering.reason(8), Some(InhibitReason::IrqWindow));
+        assert_eq!((fields.numbering.reason(7), fields.numbering.is_stated()), (None, true));
         let unknown = InhibitFields::new(&format, None).unwrap();
         assert_eq!(unknown.numbering.reason(7), None);
     }

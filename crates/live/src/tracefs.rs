@@ -1,5 +1,6 @@
 //! tracefs, in which the kernel describes its tracepoints.
 
+use crate::collector::layout::{kernel_types, module_types};
 use crate::{Error, EventFormat};
 use exits::KernelVersion;
 use std::io::ErrorKind;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Tracefs {
     home: PathBuf,
+    root: PathBuf,
     kernel: Option<KernelVersion>,
 }
 
@@ -24,7 +26,9 @@ impl Tracefs {
         let mut denied = None;
         for home in &places {
             match std::fs::metadata(home.join("events")) {
-                Ok(_) => return Ok(Self { home: home.clone(), kernel }),
+                Ok(_) => {
+                    return Ok(Self { home: home.clone(), root: root.to_owned(), kernel });
+                }
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     denied.get_or_insert_with(|| home.clone());
                 }
@@ -48,6 +52,13 @@ impl Tracefs {
     #[must_use]
     pub fn kernel(&self) -> Option<KernelVersion> {
         self.kernel
+    }
+
+    /// The values of an enumeration of KVM by the kernel's type information, each with its name.
+    pub(crate) fn values_of_kvm(&self, enumeration: &str) -> Option<Vec<(String, u32)>> {
+        let kernel = kernel_types(&self.root).ok()?;
+        let types = module_types(&self.root, &kernel, "kvm").ok()?;
+        Some(types.values(enumeration)?.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// Tests whether the kernel has this tracepoint now.

@@ -5,8 +5,8 @@ use super::ipi::{DeliveryMode, Ipi};
 use super::kind::EventKind;
 use crate::inhibit::{InhibitFields, number_field};
 use crate::record::Sample;
-use crate::{Error, EventFormat, Field};
-use exits::{Direction, ExitReason, InhibitNumbering, Isa, KernelVersion};
+use crate::{Error, EventFormat, Field, Tracefs};
+use exits::{Direction, ExitReason, InhibitNumbering, Isa};
 
 /// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ` and `TRACE_FLAG_NMI` of `enum trace_flag_type` in
 /// `include/linux/trace_events.h`.
@@ -43,14 +43,10 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error::Field`] when one is not there.
-    pub(crate) fn new(
-        kind: EventKind,
-        format: &EventFormat,
-        kernel: Option<KernelVersion>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(kind: EventKind, format: &EventFormat, host: Option<&Tracefs>) -> Result<Self, Error> {
         let one = |name| number_field(format, name);
         let fields = match kind {
-            EventKind::Inhibit => Fields::Inhibit(InhibitFields::new(format, kernel)?),
+            EventKind::Inhibit => Fields::Inhibit(InhibitFields::new(format, host)?),
             EventKind::IrqWindow => Fields::IrqWindow {
                 reason: one("exit_reason")?,
                 isa: one("isa")?,

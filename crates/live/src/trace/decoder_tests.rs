@@ -14,7 +14,7 @@ fn format(name: &str) -> EventFormat {
 
 fn decoder(kind: EventKind) -> (Decoder, EventFormat) {
     let format = format(kind.tracepoints()[0]);
-    (Decoder::new(kind, &format, Some(KernelVersion::new(6, 12))).unwrap(), format)
+    (Decoder::new(kind, &format, None).unwrap(), format)
 }
 
 /// A record with these values, each in its field.

@@ -114,7 +114,7 @@ impl Tracer {
                     }
                     let decoder = format.and_then(|format| {
                         let id = crate::inhibit::number_field(&format, "common_type")?;
-                        Ok((Decoder::new(kind, &format, tracefs.kernel())?, id))
+                        Ok((Decoder::new(kind, &format, Some(tracefs))?, id))
                     });
                     match decoder {
                         Err(error) => missing.push(Missing::unusable(kind, &error)),
