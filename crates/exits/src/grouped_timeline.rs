@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{Access, ExitReason, Grouping, Isa, Key, SeriesIndex, SeriesKey, Slice, Timeline, Vcpu, What};
 
-/// The most keys with slices, at up to 32 KiB each; later keys have none.
-const MOST_KEYS: usize = 1024;
+/// The most rows with slices, at up to 32 KiB each, or twice that for one with sleep; later rows have none.
+const MOST_ROWS: usize = 1024;
 
 /// The VM, its row, and whether the guest slept: in a row of all reasons that time is none of handling.
 type GroupKey = (Option<u32>, Key, bool);
@@ -19,13 +19,14 @@ pub struct GroupedTimeline {
     /// Also by VM, whatever the grouping: the selected VMs may be known only after everything has been read.
     series: BTreeMap<GroupKey, SeriesIndex>,
     keys: Vec<GroupKey>,
+    rows: usize,
 }
 
 impl GroupedTimeline {
     /// No exits yet.
     #[must_use]
     pub fn new(grouping: Grouping) -> Self {
-        Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new() }
+        Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new(), rows: 0 }
     }
 
     /// Counts an exit that began at `time_ns`, if the grouping has a row for it: a grouping by accesses has
@@ -48,8 +49,13 @@ impl GroupedTimeline {
         let key = (vcpu.vm, Key { whose: self.grouping.whose(vcpu), what }, sleeps);
         let index = match self.series.get(&key) {
             Some(&index) => index,
-            None if self.keys.len() >= MOST_KEYS => return,
             None => {
+                // Both parts of a row, or none.
+                let is_new = !self.series.contains_key(&(key.0, key.1, !sleeps));
+                if is_new && self.rows >= MOST_ROWS {
+                    return;
+                }
+                self.rows += usize::from(is_new);
                 let index = self.timeline.series(numbered(self.keys.len()));
                 self.keys.push(key);
                 self.series.insert(key, index);
@@ -142,6 +148,14 @@ mod tests {
         for number in 0..3000 {
             timeline.add(VCPU, IO, Some(port(number)), 0, None);
         }
-        assert_eq!(timeline.of_vms(|_| true).count(), MOST_KEYS);
+        assert_eq!(timeline.of_vms(|_| true).count(), MOST_ROWS);
+        let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Vcpu]).unwrap());
+        for reason in [IO, ExitReason::vmx(12)] {
+            for number in 0..3000 {
+                let vcpu = Vcpu { vm: Some(1), number: Some(number), thread: Some(number) };
+                timeline.add(vcpu, reason, None, 0, None);
+            }
+        }
+        assert_eq!(timeline.of_vms(|_| true).count(), 2 * MOST_ROWS);
     }
 }

@@ -116,22 +116,28 @@ fn by_block(baseline: &ByBlock, arm: &ByBlock, scale: Scale) -> Pairs {
 struct Sums {
     entered: [f64; 2],
     plain: [f64; 2],
-    /// One over the base of each rate, if known for all.
+    /// One over the base of each rate, and each rate by its base, which is its variance, if known for all.
     inverse: [Option<f64>; 2],
+    variance: [f64; 2],
     points: f64,
 }
 
 impl Default for Sums {
     fn default() -> Self {
-        Self { entered: [0.0; 2], plain: [0.0; 2], inverse: [Some(0.0); 2], points: 0.0 }
+        Self { entered: [0.0; 2], plain: [0.0; 2], inverse: [Some(0.0); 2], variance: [0.0; 2], points: 0.0 }
     }
 }
 
 impl Sums {
-    /// The mean of a side's rates as a count. Its base is that of a rate that varies as the mean of equal rates does: events
-    /// over the sum of the bases would give the numbers of guests the weights of that side's durations.
+    /// The mean of a side's rates as a count. Its base is that of a rate that varies as the mean of these does (without events,
+    /// of equal rates): events over the sum of the bases would give the numbers of guests the weights of that side's durations.
     fn count(&self, side: usize) -> Option<Count> {
-        let over = self.points * self.points / self.inverse[side]?;
+        let of_equal = self.points * self.points / self.inverse[side]?;
+        let over = if self.plain[side] > 0.0 {
+            self.points * self.plain[side] / self.variance[side]
+        } else {
+            of_equal
+        };
         Some(Count { events: self.plain[side] / self.points * over, over })
     }
 }
@@ -155,9 +161,10 @@ fn overall(series: &Series, scale: Scale, points: &[Point], rules: &Rules<'_>) -
                 let sums = blocks.entry(block).or_default();
                 sums.entered = [sums.entered[0] + scale.enter(before), sums.entered[1] + scale.enter(after)];
                 sums.plain = [sums.plain[0] + before, sums.plain[1] + after];
-                for (sum, arm) in sums.inverse.iter_mut().zip([baseline_arm, arm]) {
+                for (side, (arm, rate)) in [(baseline_arm, before), (arm, after)].into_iter().enumerate() {
                     let over = series.over.get(&(point.guests, arm)).and_then(|over| over.get(&block));
-                    *sum = sum.zip(over).map(|(sum, over)| sum + 1.0 / over);
+                    sums.inverse[side] = sums.inverse[side].zip(over).map(|(sum, over)| sum + 1.0 / over);
+                    sums.variance[side] += over.map_or(0.0, |over| rate / over);
                 }
                 sums.points += 1.0;
             }
@@ -224,4 +231,25 @@ fn change(pairs: &Pairs, scale: Scale, seed: u64) -> Option<Contrast> {
     let differences: Vec<f64> =
         pairs.arm.iter().zip(&pairs.baseline).map(|(arm, baseline)| arm - baseline).collect();
     paired(&differences, scale, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_of_rates_varies_as_they_do() {
+        // 10 a second in 1 s, and 1 a second in 100 s.
+        let sums = Sums {
+            plain: [11.0, 0.0],
+            inverse: [Some(1.01), Some(1.01)],
+            variance: [10.01, 0.0],
+            points: 2.0,
+            ..Sums::default()
+        };
+        let [some, none] = [0, 1].map(|side| sums.count(side).unwrap());
+        assert!((some.events / some.over - 5.5).abs() < 1e-12);
+        assert!((some.events / some.over.powi(2) - 10.01 / 4.0).abs() < 1e-12);
+        assert!((none.over - 4.0 / 1.01).abs() < 1e-12 && none.events == 0.0);
+    }
 }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Span;
 
-/// The blocks, and the pairs of each figure, from which the width of intervals is looked at. A study that ends as soon as its intervals are
-/// narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the truth, after
-/// 8 blocks 93 (`study_coverage`, among the tests).
+/// The blocks, and the pairs of each figure, from which the width of intervals is looked at. A study that ends as soon
+/// as its intervals are narrow ends where they happen to be: of those that may end after 3 blocks, 90 of 100 hold the
+/// truth, after 8 blocks 93 (`study_coverage`, among the tests).
 pub const LEAST_FOR_WIDTH: u32 = 8;
 
 /// The order of the runs. A block has every arm once, in its own random order.

@@ -104,7 +104,7 @@ pub(super) fn next(
         match made(best, cure, &definition) {
             Some(guests) => {
                 let why = format!(
-                    "{:.0} exits a second are of the {} and take {:.1} % of a CPU. The change {}.",
+                    "{:.0} exits a second are of the {} and take {:.1} % of a CPU. The change: {}.",
                     advised.exits_per_second, device.name, advised.host_cpu_percent, cure.does
                 );
                 let change = Candidate { why, level: Level { guests, ..empty(&name) } };
