@@ -54,12 +54,7 @@ impl Boot {
             Self::RpmOstree(options) => options.clone(),
             Self::Grubby { options, tuned } => options.iter().map(|one| format!("{one} {tuned}")).collect(),
             Self::Kernelstub(configuration) => vec![kernelstub_words(configuration).join(" ")],
-            Self::Grub { files, .. } => {
-                // grub-mkconfig joins both, the one for usual boots last (util/grub.d/10_linux.in).
-                let all = VARIABLES.iter().rev().flat_map(|variable| grub::in_force(files, variable));
-                let words: Vec<_> = all.map(|(file, one)| &files[file].1[one.value]).collect();
-                vec![words.join(" ")]
-            }
+            Self::Grub { files, .. } => grub_line(files).into_iter().collect(),
             Self::CommandLine { text, .. } => vec![text.clone()],
             Self::Entries(files) => {
                 let linux = files.iter().filter(|(_, text)| entries::boots_linux(text));
@@ -202,6 +197,21 @@ fn kernelstub(configuration: &str, changes: &[WordChange]) -> Taken {
         }
     }
     if found.is_empty() { Taken::Nothing } else { Taken::Changes(found) }
+}
+
+/// The arguments that grub-mkconfig writes. `None` if a shell works out a part of them.
+fn grub_line(files: &[(String, String)]) -> Option<String> {
+    let mut line = Vec::new();
+    // Both variables, the one for usual boots last (util/grub.d/10_linux.in).
+    for variable in VARIABLES.iter().rev() {
+        files.iter().try_for_each(|(_, text)| grub::assignments(text, variable).map(drop)).ok()?;
+        for (file, one) in grub::in_force(files, variable) {
+            let words = files[file].1[one.value].replace(&format!("${{{variable}}}"), "");
+            let words = words.replace(&format!("${variable}"), "");
+            line.push(Some(words).filter(|words| !words.contains('$'))?);
+        }
+    }
+    Some(line.join(" "))
 }
 
 /// The files that change, with their new text; `Err` is an assignment that cannot be changed safely.

@@ -41,8 +41,16 @@ fn an_assignment_that_a_later_one_hides_does_not_count() {
     let own = |(path, text): (&str, &str)| (path.to_owned(), text.to_owned());
     let linux = ("/etc/default/grub.d/kdump-tools.cfg", "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX d\"\n");
     let files = files.into_iter().chain([linux]).map(own).collect();
-    let boot = Boot::Grub { files, refresh: None };
-    assert_eq!(boot.lines(), ["$GRUB_CMDLINE_LINUX d c a=0"]);
+    let mut boot = Boot::Grub { files, refresh: None };
+    assert_eq!(boot.lines(), [" d c a=0"]);
+    let Boot::Grub { files, .. } = &mut boot else { unreachable!() };
+    files[1].1 = "if false; then\n GRUB_CMDLINE_LINUX_DEFAULT=\"c\"\nfi\n".to_owned();
+    assert!(matches!(boot.take(Whose::Linux, &replaced("a=0", Some("a=1"))), Taken::ByHand(..)));
+    for unknown in ["$(x)", "$KVM_ARGS"] {
+        let text = format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{unknown}\"\n");
+        let files = vec![("a".to_owned(), text)];
+        assert_eq!(Boot::Grub { files, refresh: None }.lines(), [""; 0], "{unknown}");
+    }
 }
 
 #[test]

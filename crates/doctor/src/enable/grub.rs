@@ -10,17 +10,24 @@ pub(super) struct Assignment {
     pub(super) value: Range<usize>,
     /// The quote, if any.
     quote: Option<char>,
-    /// It hides the value before it: it is no `+=`, and does not name the variable.
+    /// It hides the value before it: it is no `+=`, and takes no value of a variable.
     replaces: bool,
 }
 
-/// All assignments of a variable in a file, in order. `Err` names one that is more than plain text.
+/// All assignments of a variable in a file, in order. `Err` names one that is more than plain text, or in a branch, which may
+/// not be taken.
 pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
     let mut found = Vec::new();
     let mut begin = 0;
+    let mut depth = 0_usize;
     for line in text.split_inclusive('\n') {
         let start = begin;
         begin += line.len();
+        match line.split(|end: char| end.is_whitespace() || end == ';').find(|word| !word.is_empty()) {
+            Some("if" | "case" | "for" | "while" | "until" | "{") => depth += 1,
+            Some("fi" | "esac" | "done" | "}") => depth = depth.saturating_sub(1),
+            _ => {}
+        }
         let trimmed = line.trim_start();
         let rest = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
         let Some(rest) = rest.strip_prefix(variable) else { continue };
@@ -28,20 +35,13 @@ pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>,
         let Some(value) = rest.strip_prefix('=') else { continue };
         let at = start + line.len() - value.len();
         let value = value.trim_end_matches('\n');
-        let mut one = plain(value, at).ok_or_else(|| line.trim().to_owned())?;
-        one.replaces = !adds && (one.quote == Some('\'') || !names(&text[one.value.clone()], variable));
+        let one = plain(value, at).filter(|_| depth == 0);
+        let mut one = one.ok_or_else(|| line.trim().to_owned())?;
+        // Another variable may have the value before.
+        one.replaces = !adds && (one.quote == Some('\'') || !text[one.value.clone()].contains('$'));
         found.push(one);
     }
     Ok(found)
-}
-
-/// Tests whether a shell puts the variable into this text: `$NAME`, `${NAME}`.
-fn names(text: &str, variable: &str) -> bool {
-    let goes_on = |rest: &str| rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
-    text.split('$').skip(1).any(|rest| {
-        let name = rest.strip_prefix('{').unwrap_or(rest);
-        name.strip_prefix(variable).is_some_and(|rest| !goes_on(rest))
-    })
 }
 
 /// The assignments of a variable that count, with the numbers of their files, which are in the order in which they are read.
@@ -116,21 +116,23 @@ mod tests {
             ("A=1\nA+=2\n", 2),
             ("A=1\nA=\"2 $A\"\nexport A=\"${A} 3\"\n", 3),
             ("A=1\nA='$A 2'\n", 1),
-            ("A=1\nA=\"$AB 2\"\n", 1),
             ("A=1\nA=2\nA+=3\n", 2),
+            ("OLD=\"$A\"\nA=\"$OLD 2\"\n", 2),
         ] {
             let files = [("a".to_owned(), "A=0\n".to_owned()), ("b".to_owned(), text.to_owned())];
             let found = in_force(&files, "A");
             assert_eq!(found.len(), counts, "{text}");
-            assert!(found.iter().all(|(file, _)| *file == 1), "{text}");
+            assert_eq!(found[0].0, usize::from(!text.starts_with("OLD")), "{text}");
         }
     }
 
     #[test]
     fn what_a_shell_works_out_is_named() {
-        for text in ["A=\"$(cat x)\"\n", "A=\"a\\\n b\"\n", "A=\"never closed\n", "A='a'b\n"] {
+        let branch = "if [ -c /dev/ttyS9 ]; then\n A=x\nfi\n";
+        for text in ["A=\"$(cat x)\"\n", "A=\"a\\\n b\"\n", "A=\"never closed\n", "A='a'b\n", branch] {
             assert!(assignments(text, "A").is_err(), "{text}");
         }
+        assert_eq!(assignments("if x\nthen B=2\nfi\nA=1\n", "A").unwrap().len(), 1);
         assert_eq!(assignments("AB=1\nB=A=1\n", "A").unwrap(), []);
     }
 }

@@ -56,7 +56,10 @@ pub(super) struct Found {
 
 /// Changes that let the IOMMU post again.
 pub(super) fn of_posting(lines: &[String]) -> Vec<WordChange> {
-    find(lines).into_iter().filter(|found| found.posting).map(|found| found.change).collect()
+    // Without remapping nothing is posted either.
+    let remapping = |found: &Found| found.change.old.as_ref().is_some_and(|old| old.starts_with("intremap="));
+    let against = find(lines).into_iter().filter(|found| found.posting || remapping(found));
+    against.map(|found| found.change).collect()
 }
 
 /// In these command lines, each argument once.

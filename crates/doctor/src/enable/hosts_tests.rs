@@ -254,6 +254,21 @@ fn an_argument_that_the_block_of_grub_has_is_not_added_to_it() {
 }
 
 #[test]
+fn remapping_that_is_off_is_switched_on_again() {
+    let grub = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet intremap=off\"\n";
+    let files = [
+        ("/proc/cmdline", "ro quiet intremap=off\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", grub),
+    ];
+    for host in [Host::amd(&files), Host::intel(&files)] {
+        let on = plan(&host, Wish { part: Part::DeviceInterrupts, reload: false, arm: Arm::On, ..OFF });
+        assert_eq!(on.steps.len(), 1, "{on:?}");
+        assert!(on.steps[0].title.contains("intremap=off"), "{on:?}");
+    }
+}
+
+#[test]
 fn an_argument_of_this_boot_alone_does_not_last() {
     let grub = [("/usr/sbin/update-grub", ""), ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=quiet\n")];
     let typed = ("/proc/cmdline", "ro kvm_amd.avic=1\n");

@@ -22,6 +22,7 @@ pub(super) fn steps(
     let mut next = boot.lines();
     let mut lines = vec![command_line.to_owned()];
     lines.extend(next.clone());
+    // What is not known may say what the running kernel was told.
     if next.is_empty() {
         next.clone_from(&lines);
     }
