@@ -336,7 +336,7 @@ const INTERVAL: &[Column] = &[
     some("observed_ns", Integer, "time that was observed, in nanoseconds"),
     some("exits", Integer, "all exits"),
     some("samples", Integer, "those with a handling time"),
-    some("handling_ns", Integer, "sum of the handling times, in nanoseconds"),
+    some("handling_ns", Integer, "sum of the handling times, in nanoseconds, with the guests' idle time"),
     some("vms", Integer, "VMs seen"),
     some("vcpus", Integer, "vCPUs seen"),
     some("lost_events", Integer, "events that were lost; exits and times are then too small"),

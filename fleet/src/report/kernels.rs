@@ -9,11 +9,19 @@ use serde::{Deserialize, Serialize};
 use stats::contrast::{Scale, unpaired};
 use stats::{Contrast, LEVEL, mean};
 
-/// Hours of each host and kernel, in order of time.
-pub(super) const HOURS: &str = "SELECT host_name AS host, kernel, CAST(date_trunc('hour', interval_start) AS BIGINT) AS hour, \
-     sum(exits) AS exits, sum(handling_ns) AS handling_ns, sum(observed_ns) AS observed_ns FROM raw.intervals \
-     WHERE kernel IS NOT NULL AND observed_ns > 0 GROUP BY host_name, kernel, date_trunc('hour', interval_start) \
-     ORDER BY host, hour";
+use crate::views::sleep_reasons;
+
+/// Hours of each host and kernel, in order of time; handling is without the time in which guests slept.
+pub(super) const HOURS: &str = concat!(
+    "SELECT host, ran AS kernel, CAST(began AS BIGINT) AS hour, exits, all_ns - coalesce(asleep_ns, 0) AS handling_ns, \
+     observed_ns FROM (SELECT host_name AS host, kernel AS ran, date_trunc('hour', interval_start) AS began, \
+       sum(exits) AS exits, sum(handling_ns) AS all_ns, sum(observed_ns) AS observed_ns FROM raw.intervals \
+       WHERE kernel IS NOT NULL AND observed_ns > 0 GROUP BY 1, 2, 3) \
+     LEFT JOIN (SELECT host_name AS of_host, kernel AS of_kernel, date_trunc('hour', interval_start) AS of_hour, \
+       sum(handling_ns) AS asleep_ns FROM raw.exits WHERE reason IN ",
+    sleep_reasons!(),
+    " GROUP BY 1, 2, 3) ON of_host = host AND of_kernel = ran AND of_hour = began ORDER BY host, hour"
+);
 
 /// The dealings of permutation tests are the same each time.
 const SEED: u64 = 1;
@@ -43,7 +51,7 @@ pub struct KernelChange {
     pub exits_per_second: [f64; 2],
     /// Their change.
     pub exits: Option<Change>,
-    /// Handling time in percent of a CPU under each, with idle time in HLT.
+    /// Handling time in percent of a CPU under each, without the time in which guests slept.
     pub handling_percent: [f64; 2],
     /// Its change.
     pub handling: Option<Change>,

@@ -50,6 +50,9 @@ fn the_questions_of_a_fleet_are_answered() {
     assert_eq!((&kernel["hours"], &kernel["exits"]["finding"]), (&json!([6, 6]), &json!("more")));
     let (low, high) = (kernel["exits"]["low"].as_f64().unwrap(), kernel["exits"]["high"].as_f64().unwrap());
     assert!(low < 100.0 && 100.0 < high && low > 80.0, "{low} {high}");
+    // 941 ms of each second, of which the guests slept 930.
+    let handling = kernel["handling_percent"][0].as_f64().unwrap();
+    assert!((handling - 1.07).abs() < 0.01, "{handling}");
 }
 
 #[test]
