@@ -95,10 +95,8 @@ fn code(error: &anyhow::Error) -> u8 {
         || error.is::<BadGrouping>()
         || error.is::<NotThere>()
         || error.is::<NoSuchVm>()
-        || matches!(
-            error.downcast_ref(),
-            Some(SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. })
-        )
+        || matches!(error.downcast_ref(), Some(host::Error::Root { .. } | host::Error::NoHost { .. }))
+        || error.downcast_ref().is_some_and(is_no_snapshot)
         || matches!(error.downcast_ref(), Some(CollectError::Plan(_)))
         || matches!(error.downcast_ref(), Some(LoadError::Settings { .. } | LoadError::Ports { .. }))
     {
@@ -116,6 +114,15 @@ fn code(error: &anyhow::Error) -> u8 {
         Some(lab::Error::Interrupted) => INTERRUPTED,
         Some(lab::Error::UnknownLab { .. } | lab::Error::PutMissing { .. }) => USAGE,
         _ => FAILED,
+    }
+}
+
+/// Tests whether what was given as a host is none.
+fn is_no_snapshot(error: &SnapshotError) -> bool {
+    match error {
+        SnapshotError::Read { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        SnapshotError::Format { .. } | SnapshotError::NoSnapshot { .. } | SnapshotError::Root(_) => true,
+        _ => false,
     }
 }
 

@@ -32,8 +32,16 @@ pub enum Error {
         next: &'static str,
     },
     /// The root is not a directory.
-    #[error("{path} is not a directory; give the directory that holds the host's proc and sys, usually /")]
+    #[error(
+        "{path} is not a directory; give the directory that holds the host's proc and sys, or unpack the archive first"
+    )]
     Root {
+        /// The root as given.
+        path: PathBuf,
+    },
+    /// The root is the directory of no host.
+    #[error("{path} has neither proc nor sys; give the directory that holds them")]
+    NoHost {
         /// The root as given.
         path: PathBuf,
     },

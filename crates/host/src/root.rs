@@ -77,6 +77,20 @@ impl Root {
         Self { source: Source::Directory(directory.to_owned()), live, sosreport, record: None }
     }
 
+    /// [`Self::directory`] of a directory that holds a host.
+    ///
+    /// # Errors
+    /// [`Error::Root`] if it is not a directory, [`Error::NoHost`] if it has neither `proc` nor `sys`.
+    pub fn below(directory: &Path) -> Result<Self, Error> {
+        let root = Self::directory(directory);
+        let path = || directory.to_owned();
+        if !root.is_there() {
+            return Err(Error::Root { path: path() });
+        }
+        let is_host = root.live || root.exists("/proc") || root.exists("/sys");
+        if is_host { Ok(root) } else { Err(Error::NoHost { path: path() }) }
+    }
+
     pub(crate) fn kept(tree: Tree) -> Self {
         Self { source: Source::Kept(tree), live: false, sosreport: false, record: None }
     }

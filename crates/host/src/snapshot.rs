@@ -93,11 +93,12 @@ pub struct Opened {
 /// Opens an archive, or a directory (`/` is this machine).
 ///
 /// # Errors
-/// [`SnapshotError`] if it does not exist or is not a snapshot.
+/// [`SnapshotError`] if it does not exist, is not a snapshot, or is a directory without a host.
 pub fn open(path: &Path) -> Result<Opened, SnapshotError> {
     let read = |source| SnapshotError::Read { path: path.to_owned(), source };
     if fs::metadata(path).map_err(read)?.is_dir() {
-        return Ok(Opened { root: Root::directory(path), manifest: None, warnings: Vec::new() });
+        let root = Root::below(path).map_err(SnapshotError::Root)?;
+        return Ok(Opened { root, manifest: None, warnings: Vec::new() });
     }
     self::read(File::open(path).map_err(read)?, path)
 }

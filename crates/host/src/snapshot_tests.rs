@@ -85,6 +85,14 @@ fn a_file_is_written_whole_and_for_its_owner_alone() {
     let archive = open(&path).unwrap();
     assert_eq!(archive.manifest.as_ref(), Some(snapshot.manifest()));
     assert!(snapshot.save(Path::new("/no/such/folder/x")).is_err());
+}
+
+#[test]
+fn a_directory_is_a_host_by_its_proc_or_sys() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = open(folder.path()).unwrap_err();
+    assert!(matches!(error, SnapshotError::Root(crate::Error::NoHost { .. })), "{error}");
+    fs::create_dir(folder.path().join("sys")).unwrap();
     assert!(open(folder.path()).unwrap().root.path().is_some());
 }
 

@@ -128,6 +128,34 @@ fn what_others_changed_since_is_left_until_it_is_forced() {
 }
 
 #[test]
+fn a_file_that_went_with_its_directory_is_forgotten_only_by_force() {
+    let root = host();
+    let home = under(root.path(), "/home/vms");
+    for gone in ["alone", "with its directory"] {
+        fs::create_dir_all(&home).unwrap();
+        fs::write(home.join("web.xml"), "theirs\n").unwrap();
+        changes(root.path()).make(file("/home/vms/web.xml", "ours\n"), Lasting::UntilRestored).unwrap();
+        if gone == "alone" {
+            fs::remove_file(home.join("web.xml")).unwrap();
+            let what = "/home/vms/web.xml was removed".to_owned();
+            assert_eq!(restored(root.path(), Restore::default()), [Outcome::ChangedSince { what }]);
+            let forced = Restore { force: true, ..Restore::default() };
+            assert_eq!(restored(root.path(), forced), [Outcome::Undone]);
+        } else {
+            fs::remove_dir_all(&home).unwrap();
+            let [Outcome::ChangedSince { what }] = &restored(root.path(), Restore::default())[..] else {
+                panic!("not left");
+            };
+            assert!(what.contains("mount its file system"), "{what}");
+            let forced = Restore { force: true, ..Restore::default() };
+            let why = "is gone with its directory".to_owned();
+            assert_eq!(restored(root.path(), forced), [Outcome::Already { why }]);
+        }
+        assert_eq!(restored(root.path(), Restore::default()), []);
+    }
+}
+
+#[test]
 fn a_module_that_does_not_load_again_gets_its_old_parameters() {
     let root = host();
     let mut guard = changes(root.path());

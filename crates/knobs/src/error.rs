@@ -19,6 +19,9 @@ pub enum Error {
     /// Others could write to the journal, and make this process do what they like.
     #[error("The journal of changes is not used, because others could have written it; nothing was changed")]
     JournalPlace(#[source] files::Error),
+    /// Root has made changes, and this user may not look at them.
+    #[error("The journal belongs to root; run this command with sudo, as in `sudo exitless restore`")]
+    JournalOfRoot,
     /// A change of a kind that exitless does not make.
     #[error("Such a change is not supported, and nothing was changed: {why}")]
     Unknown {
@@ -171,6 +174,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// The reason why the user `who` does not use the journal's directory.
+    pub(crate) fn place(error: files::Error, who: u32) -> Self {
+        match error {
+            files::Error::Open { path, source } => Self::JournalWrite { path, source },
+            files::Error::Owner { owner: 0, .. } if who != 0 => Self::JournalOfRoot,
+            refused => Self::JournalPlace(refused),
+        }
+    }
+
     pub(crate) fn access(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Access { doing, path, source }

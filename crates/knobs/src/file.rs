@@ -51,6 +51,11 @@ pub(crate) fn place(root: &Path, file: &str) -> Result<Place, Error> {
 }
 
 impl Place {
+    /// Tests whether the file's directory is not there.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.directory.is_none()
+    }
+
     fn directory(&self, doing: &'static str) -> Result<&Directory, Error> {
         let missing = || Error::access(doing, &self.path)(io::ErrorKind::NotFound.into());
         self.directory.as_ref().ok_or_else(missing)

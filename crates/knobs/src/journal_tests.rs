@@ -240,6 +240,19 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
 }
 
 #[test]
+fn a_user_is_sent_to_root_and_not_told_to_take_its_journal() {
+    let error = |owner, who: u32| {
+        let refused =
+            files::Error::Owner { path: "/var/lib/exitless".into(), owner, expected: who.to_string() };
+        Error::place(refused, who)
+    };
+    let told = error(0, STRANGER).to_string();
+    assert!(told.contains("belongs to root") && told.contains("`sudo exitless restore`"), "{told}");
+    assert!(matches!(error(STRANGER, 0), Error::JournalPlace(_)));
+    assert!(matches!(error(1, STRANGER), Error::JournalPlace(_)));
+}
+
+#[test]
 fn a_change_that_exitless_does_not_make_is_damage_and_is_not_undone() {
     let parameters = |name: &str| Parameters::from([(name.to_owned(), "1".to_owned())]);
     let words = |line: &str| Some(line.split(' ').map(str::to_owned).collect::<Vec<_>>());

@@ -63,6 +63,9 @@ impl Outcome {
     }
 }
 
+/// Said of a file of which also the directory is not there.
+const GONE: &str = "is gone with its directory";
+
 /// Tests whether an undone change may be forgotten. A program that works out files from others must run once more when what
 /// is left of later changes is undone.
 pub(crate) fn forget(entry: &Entry, something_left: bool) -> bool {
@@ -79,9 +82,17 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
     let already = |why: &str| Ok(Outcome::Already { why: why.to_owned() });
     match (&entry.change, &entry.before) {
         (Change::File { path, content }, Before::File { file: old, .. }) => {
-            let now = file::look(&file::place(root, path)?)?;
+            let place = file::place(root, path)?;
+            let now = file::look(&place)?;
             let now = now.as_ref().map(|file| &file.content);
-            Ok(compare_files(path, now, content.as_ref(), old.as_ref()))
+            let found = compare_files(path, now, content.as_ref(), old.as_ref());
+            // The directory may be of a file system that is not mounted now.
+            match found {
+                Outcome::ChangedSince { .. } if place.is_gone() => Ok(Outcome::ChangedSince {
+                    what: format!("{path} {GONE}; mount its file system, or forget the change with --force"),
+                }),
+                found => Ok(found),
+            }
         }
         (Change::Value { path, .. }, Before::Value { value: old }) => {
             let place = file::path(root, path)?;
@@ -122,7 +133,8 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
         (Change::Command { undo: Some(undo), .. }, _)
             if crate::kernel_install::commands(root, undo).is_empty() =>
         {
-            already("no installed kernel has a boot entry")
+            let what = "no installed kernel has a boot entry; mount the boot partition".to_owned();
+            Ok(Outcome::ChangedSince { what })
         }
         _ => Ok(Outcome::WouldUndo),
     }
@@ -177,6 +189,9 @@ pub(crate) fn undo(
     match (&entry.change, &entry.before) {
         (Change::File { path, .. }, Before::File { file: old, missing }) => {
             let place = file::place(root, path)?;
+            if needed && old.is_some() && place.is_gone() {
+                return Ok(Outcome::Already { why: GONE.to_owned() });
+            }
             if needed {
                 // Who may read it is what others say since, where they said it.
                 let now = if force { None } else { file::look(&place)? };

@@ -65,6 +65,12 @@ impl Target {
             kvm::AMD
         } else if has("vmx") || loaded(kvm::INTEL) {
             kvm::INTEL
+        } else if let Some(absence) = inspection.processor.flags.absence() {
+            return Err(Refusal {
+                name: "cpu".to_owned(),
+                why: format!("the CPU's flags are not known: {}", absence.why),
+                next: "give the directory that holds the host's proc".to_owned(),
+            });
         } else {
             let guest = inspection.processor.hypervisor.get().is_some_and(Option::is_some);
             return Err(Refusal {
@@ -150,6 +156,20 @@ fn now(parameters: Option<&Parameters>, name: &str) -> Option<String> {
 mod tests {
     use super::*;
     use host::fake;
+
+    #[test]
+    fn a_cpu_that_is_not_known_is_not_said_to_lack_anything() {
+        let refusal = |files: &str| {
+            let inspection = Inspection::read(&fake::root(files)).unwrap();
+            Target::of(&inspection, Arm::On).unwrap_err().why
+        };
+        let unknown = refusal("== /proc/sys/kernel/osrelease\n6.12.107\n");
+        assert!(unknown.starts_with("the CPU's flags are not known: there is no /proc/cpuinfo"), "{unknown}");
+        assert_eq!(
+            refusal("== /proc/cpuinfo\nprocessor : 0\nflags : fpu\n"),
+            "the CPU shows neither vmx nor svm"
+        );
+    }
 
     #[test]
     fn a_vendors_kernel_is_not_called_old_by_its_number() {

@@ -29,7 +29,7 @@ pub(super) const fn with(host: &'static str, with: &'static str) -> Made {
     Made { with, ..on(host) }
 }
 
-const fn without(host: &'static str, without: &'static [&'static str]) -> Made {
+pub(super) const fn without(host: &'static str, without: &'static [&'static str]) -> Made {
     Made { without, ..on(host) }
 }
 

@@ -39,7 +39,7 @@ pub struct Conclusion {
     pub outcome: HostState,
     /// The same as a sentence.
     pub sentence: String,
-    /// The command that goes on from there.
+    /// The command that goes on from there: on that host, but for a laboratory, which runs anywhere.
     pub next: Option<String>,
 }
 
@@ -97,7 +97,12 @@ pub(super) fn conclude(
         }
         (None, _) => {
             let sentence = format!("What may be read here does not show whether {name} is used.");
-            Conclusion::new(HostState::Unknown, sentence, Some("sudo exitless doctor"))
+            let next = if subject.host.live {
+                "sudo exitless doctor"
+            } else {
+                "sudo exitless snapshot host.tar.zst"
+            };
+            Conclusion::new(HostState::Unknown, sentence, Some(next))
         }
     }
 }
@@ -185,8 +190,7 @@ fn enabled(subject: &Subject<'_>, sides: &[VmSide], chosen: &[i32]) -> Conclusio
             (some, all) => format!("{some} of {all} VMs"),
         };
         let sentence = format!("{name} is on; it is not known whether it is active for {of}.");
-        let next = if subject.host.live { "exitless verify" } else { "exitless verify (on that host)" };
-        return Conclusion::new(HostState::Unsure, sentence, Some(next));
+        return Conclusion::new(HostState::Unsure, sentence, Some("exitless verify"));
     }
     let of =
         if running.len() == 1 { "the running VM".to_owned() } else { format!("all {} VMs", running.len()) };

@@ -159,6 +159,48 @@ fn parents_are_rules_of_the_same_category() {
 }
 
 #[test]
+fn a_line_in_a_file_is_not_offered_where_another_one_counts() {
+    let offered = |more: &str| {
+        let off = "== /sys/module/kvm_intel/parameters/enable_apicv\nN\n";
+        let (_, text) = host::fake::HOSTS.iter().find(|(name, _)| *name == "sapphire-rapids").unwrap();
+        let host = Inspection::read(&host::fake::root(&format!("{text}\n{off}{more}"))).unwrap();
+        format!("{:?}", said(&examine(&host, &[], &[]), "kvm-interrupt-virtualization")[0].fixes)
+    };
+    let alone = offered("");
+    assert!(
+        alone.contains("exitless enable") && alone.contains(">> /etc/modprobe.d/kvm_intel.conf"),
+        "{alone}"
+    );
+    let beside = offered("== /etc/modprobe.d/zz.conf\noptions kvm_intel enable_apicv=0\n");
+    let change = "change enable_apicv=0 to enable_apicv=1 in /etc/modprobe.d/zz.conf:1";
+    assert!(beside.contains("exitless enable") && beside.contains(change), "{beside}");
+    assert!(!beside.contains("echo"), "{beside}");
+}
+
+#[test]
+fn a_copy_without_devices_is_judged_by_its_module() {
+    let host = super::cases::without("zen2", &["/dev/kvm"]).inspect();
+    let examination = examine(&host, &[], &[]);
+    let skipped = State::Skip("a copy of a host has no devices".to_owned());
+    assert_eq!(said(&examination, "kvm-device")[0].state, skipped);
+    assert_eq!(examination.conclusion.outcome, HostState::SwitchedOff);
+}
+
+#[test]
+fn what_is_not_known_of_another_host_is_collected_there() {
+    let next = |live: bool| {
+        let mut host =
+            Inspection::read(&host::fake::root("== /proc/sys/kernel/osrelease\n6.12.107\n")).unwrap();
+        host.live = live;
+        let conclusion = examine(&host, &[], &[]).conclusion;
+        assert_eq!(conclusion.outcome, HostState::Unknown);
+        conclusion.next.unwrap()
+    };
+    assert_eq!(next(true), "sudo exitless doctor");
+    assert_eq!(next(false), "sudo exitless snapshot host.tar.zst");
+}
+
+#[test]
 fn each_host_comes_to_its_conclusion() {
     let of = |name| examined(&on(name)).conclusion;
     let told = |name| {
@@ -167,7 +209,7 @@ fn each_host_comes_to_its_conclusion() {
     };
     let next = |text: &str| text.to_owned();
     assert_eq!(told("zen2"), (HostState::SwitchedOff, next("exitless enable --persist --reload --apply")));
-    assert_eq!(told("zen4"), (HostState::Unsure, next("exitless verify (on that host)")));
+    assert_eq!(told("zen4"), (HostState::Unsure, next("exitless verify")));
     assert_eq!(told("ivy-bridge"), (HostState::Ready, next("exitless verify --provoke")));
     assert_eq!(told("sapphire-rapids").0, HostState::Unsure);
     assert_eq!(told("guest").0, HostState::NoVirtualization);

@@ -218,10 +218,16 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         ),
         None => verdict,
     };
-    Some(verdict.command("exitless enable --persist --reload --apply").command(format!(
-        "echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\nmodprobe -r {module} && \
-                 modprobe {module}"
-    )))
+    let verdict = verdict.command("exitless enable --persist --reload --apply");
+    let reload = format!("modprobe -r {module} && modprobe {module}");
+    Some(match said(subject, module, name) {
+        // A line in another file can be read before it.
+        Some((place, _, word)) if switch(&word) != Some(true) => {
+            verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then `{reload}`"))
+        }
+        _ => verdict
+            .command(format!("echo 'options {module} {name}=1' >> /etc/modprobe.d/{module}.conf\n{reload}")),
+    })
 }
 
 /// The place that switches AVIC off on a CPU without the erratum for which guides do so.

@@ -174,6 +174,8 @@ done
 
 [ $closed = 0 ] || echo "lacking: $closed processes that this user cannot inspect; each may be a VM" >&2
 
+# Also without the device: what lacks the directory is a copy without devices.
+name /dev
 if [ -e /dev/kvm ]; then
     name /dev/kvm
     # shellcheck disable=SC2046 # three words

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::Args;
 use doctor::{VmSide, examine};
-use host::snapshot::{self, Opened, SnapshotError};
+use host::Inspection;
+use host::snapshot::{self, Opened};
 use host::vms::{Vm, Vms};
-use host::{Inspection, Root};
 use report::findings::FindingsView;
 use verify::{Verification, Verify, verify};
 
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand. `verbose` is the program's global option: all evidence and sources are shown then.
 pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCode> {
-    let Opened { root, warnings, .. } = open(&arguments.root)?;
+    let Opened { root, warnings, .. } = snapshot::open(&arguments.root)?;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -68,18 +68,6 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
         (true, 0) => 0,
         (true, _) => status::SOME_FAILED,
     }))
-}
-
-fn open(path: &Path) -> anyhow::Result<Opened> {
-    if path == Path::new(HOST) {
-        return Ok(Opened { root: Root::live(), manifest: None, warnings: Vec::new() });
-    }
-    snapshot::open(path).map_err(|error| match &error {
-        SnapshotError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            status::Usage(format!("{error}: there is nothing")).into()
-        }
-        _ => error.into(),
-    })
 }
 
 /// The VMs of a host, in the form for selection.

@@ -49,7 +49,7 @@ impl Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments, arm: Arm) -> anyhow::Result<ExitCode> {
     let root: &Path = &arguments.root;
-    let inspection = Inspection::read(&Root::directory(root))?;
+    let inspection = Inspection::read(&Root::below(root)?)?;
     let part = if arguments.device_interrupts { Part::DeviceInterrupts } else { Part::Whole };
     let wish = Wish { arm, part, persist: arguments.persist, reload: arguments.reload };
     let plan = Plan::new(root, &inspection, wish);

@@ -1,6 +1,8 @@
 //! Runs `exitless` on the recordings of the tests, and parses its output.
 
-use std::path::PathBuf;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -25,6 +27,18 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
 
 pub(crate) fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
+}
+
+/// Runs the command as a user who is not root, to whom no journal belongs, and to whom it gives the paths.
+pub(crate) fn as_nobody(command: &mut Command, paths: &[&Path]) {
+    const NOBODY: u32 = 65534;
+    // SAFETY: it has no arguments and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        for path in paths {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
 }
 
 pub(crate) fn out(output: &Output) -> String {

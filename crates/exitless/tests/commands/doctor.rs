@@ -100,6 +100,7 @@ fn a_sosreport_is_judged_by_what_it_has() {
     rename("exitless/cpuid", "sos_commands/processor/cpuid_-r");
     std::fs::remove_dir_all(folder.path().join("proc/sys/kernel")).unwrap();
     std::fs::remove_dir_all(folder.path().join("proc/4000")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("dev")).unwrap();
     let uname = format!("Linux kvm3 {} #1 SMP x86_64 GNU/Linux\n", release.trim());
     std::fs::write(folder.path().join("sos_commands/kernel/uname_-a"), uname).unwrap();
     let said = doctor(&["--root", folder.path().to_str().unwrap()]);
@@ -108,6 +109,10 @@ fn a_sosreport_is_judged_by_what_it_has() {
     assert!(text.contains("skip VMs on this host: a sosreport lacks the files of processes"), "{text}");
     assert!(text.contains("exitless collect-script"), "{text}");
     assert!(!text.contains("no VM runs"), "{text}");
+    assert!(text.contains("skip /dev/kvm: a copy of a host has no devices"), "{text}");
+    let end = "AVIC is available but off: no VM uses it. \
+               next, on that host: exitless enable --persist --reload --apply";
+    assert!(text.ends_with(end), "{text}");
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn statuses_tell_what_was_found_and_what_was_not_there() {
     assert_eq!(said.status, 1, "{}", said.err);
     assert!(
         said.out.contains("VM web (process 4000)")
-            && said.out.ends_with("next: exitless enable --persist --reload --apply\n")
+            && said.out.ends_with("next, on that host: exitless enable --persist --reload --apply\n")
     );
     let said = doctor(&["--root", tree, "--vm", "none"]);
     assert_eq!((said.status, said.out.as_str()), (2, ""));
@@ -134,6 +139,38 @@ fn statuses_tell_what_was_found_and_what_was_not_there() {
     std::fs::write(&odd, "no archive").unwrap();
     let said = doctor(&["--root", odd.to_str().unwrap()]);
     assert_eq!(said.status, 2, "{}", said.err);
+}
+
+#[test]
+fn a_root_without_a_host_is_a_wrong_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let empty = place("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(place("host.tar.zst"), "an archive").unwrap();
+    let (xml, made) = (place("web.xml"), place("made.tar.zst"));
+    std::fs::write(&xml, "<domain type='kvm'/>\n").unwrap();
+    let no_host = "has neither proc nor sys; give the directory that holds them";
+    let commands: [&[&str]; 4] = [&["doctor"], &["snapshot", &made], &["enable"], &["vm", "lint", &xml]];
+    for command in commands {
+        let unpack: &[_] = if matches!(command[0], "enable" | "vm") {
+            &[
+                (place("host.tar.zst"), "host.tar.zst is not a directory"),
+                (place("host.tar.zst"), "unpack the archive"),
+            ]
+        } else {
+            &[]
+        };
+        let roots = [(empty.clone(), no_host), (place("none"), "/none")];
+        for (root, expected) in roots.iter().chain(unpack) {
+            let mut exitless = Command::new(env!("CARGO_BIN_EXE_exitless"));
+            let output = exitless.args(command).args(["--root", root]).output().unwrap();
+            let told = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{command:?}: {told}");
+            assert!(told.contains(expected) && output.stdout.is_empty(), "{command:?}: {told}");
+        }
+    }
+    assert!(!Path::new(&made).exists());
 }
 
 #[test]

@@ -1,15 +1,9 @@
 //! `exitless vm fix` on files.
 
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-
-use crate::command::{command, err, out};
+use crate::command::{as_nobody, command, err, out};
 
 const XML: &str = "<domain type='kvm'>\n  <vcpu>2</vcpu>\n  <os>\n    <type machine='pc-q35-9.2'>hvm</type>\n  </os>\n  \
                    <clock>\n    <timer name='hpet' present='no'/>\n  </clock>\n</domain>\n";
-
-/// Some user who is not root, and whom no journal belongs to.
-const NOBODY: u32 = 65534;
 
 #[test]
 fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
@@ -17,14 +11,7 @@ fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
     let file = folder.path().join("web.xml");
     std::fs::write(&file, XML).unwrap();
     let mut fix = command(&["vm", "fix", file.to_str().unwrap(), "--for", "amd", "--apply"]);
-    // SAFETY: it has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        for path in [folder.path(), &file] {
-            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        fix.uid(NOBODY).gid(NOBODY);
-    }
+    as_nobody(&mut fix, &[folder.path(), &file]);
     let output = fix.output().unwrap();
     assert!(output.status.success(), "{}{}", out(&output), err(&output));
     let kept = folder.path().join("web.xml.orig");

@@ -26,6 +26,12 @@ impl KvmDevice {
             }
         };
         let vendor_module = kvm::vendor_module_of(root);
+        // A record keeps the directory, so that a container without the device differs from a copy without devices.
+        let devices = root.is_directory("/dev");
+        if root.is_sosreport() || !(devices || root.is_live()) {
+            let opened = Fact::absent(AbsenceKind::NotKept, "a copy of a host has no devices");
+            return Self { owner, opened, vendor_module };
+        }
         let opened = match kvm::access(root, cpu.unwrap_or(&Cpu::default()), vendor_module) {
             Ok(()) => Fact::known((), path, "opened for reading and writing"),
             Err((kind, obstacle)) => Fact {

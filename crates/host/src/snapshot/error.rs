@@ -18,6 +18,9 @@ pub enum SnapshotError {
         #[source]
         source: io::Error,
     },
+    /// It is a directory without a host.
+    #[error(transparent)]
+    Root(crate::Error),
     /// It is not a snapshot.
     #[error(
         "{path} is not an archive of `exitless snapshot` ({why}); make one with `exitless snapshot OUT.tar.zst` on the host"

@@ -16,10 +16,8 @@ pub(super) const NEW: &str = "journal.new";
 /// The directory of the journal's file `path` on the host below `root`, which belongs to the user of this process alone.
 pub(super) fn directory(root: &Path, path: &str, missing: Missing) -> Result<Directory, Error> {
     let path = Path::new(path).parent().unwrap_or(Path::new("/"));
-    Directory::private(root, path, missing).map_err(|error| match error {
-        files::Error::Open { path, source } => Error::JournalWrite { path, source },
-        refused => Error::JournalPlace(refused),
-    })
+    let refused = |error| Error::place(error, rustix::process::geteuid().as_raw());
+    Directory::private(root, path, missing).map_err(refused)
 }
 
 /// Opens the journal's file.

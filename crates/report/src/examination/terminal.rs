@@ -1,6 +1,6 @@
 //! The result of `exitless doctor`: the tree of checks, their sum, one sentence, and the next command.
 
-use doctor::Examination;
+use doctor::{Examination, HostState};
 use host::Inspection;
 
 use crate::findings::tree::{FindingsView, findings, findings_summary};
@@ -20,7 +20,10 @@ pub fn terminal(host: &Inspection, found: &Examination, view: FindingsView) -> S
     text.push('\n');
     text += &emphasised(&wrapped(&sentence, width, "", ""), "1", view.colour);
     if let Some(next) = &found.conclusion.next {
-        text += &format!("next: {}\n", printable(next));
+        // A host that cannot run guests is sent to a laboratory, which runs anywhere.
+        let anywhere = host.live || found.conclusion.outcome == HostState::NoVirtualization;
+        let place = if anywhere { "" } else { ", on that host" };
+        text += &format!("next{place}: {}\n", printable(next));
     }
     text
 }

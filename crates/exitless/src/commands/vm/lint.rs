@@ -29,7 +29,7 @@ impl For {
     /// The facts of that host that rules use; this host is the one below `root`.
     pub(super) fn host_side(self, root: &Path) -> anyhow::Result<HostSide> {
         Ok(match self {
-            Self::ThisHost => HostSide::below(&Root::directory(root))?,
+            Self::ThisHost => HostSide::below(&Root::below(root)?)?,
             Self::Intel => HostSide::of_vendor(Isa::Vmx),
             Self::Amd => HostSide::of_vendor(Isa::Svm),
         })
