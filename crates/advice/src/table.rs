@@ -51,7 +51,7 @@ pub enum Effect {
 pub struct Cure {
     /// Its name among those of the device.
     pub id: String,
-    /// Its effect, in a few words.
+    /// What to do, in a few words that begin with a verb.
     pub does: String,
     /// Its effect on the exits.
     pub effect: Effect,

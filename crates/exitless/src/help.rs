@@ -22,6 +22,12 @@ fn add(mut command: Command, words: &str) -> Command {
         let below = format!("{words} {name}");
         command = command.mut_subcommand(&name, |one| add(one, below.trim_start()));
     }
+    // A negative number is refused by the option's own words; the parser's hint, `-- -3`, would make it a file.
+    command = command.mut_args(|one| {
+        let negative = !one.is_positional() && one.get_action().takes_values();
+        let signed = negative && one.get_value_names().is_some_and(|names| names == ["TIME"]);
+        if negative { one.allow_negative_numbers(true).allow_hyphen_values(signed) } else { one }
+    });
     match examples_of(words) {
         [] => command,
         examples => command.after_long_help(text(examples)),

@@ -129,7 +129,7 @@ enum Command {
     /// like a VM cannot be examined; 2 for a wrong command line, or when no VM has the name; 125 when nothing
     /// could be read.
     Vms(vms::Arguments),
-    /// Check, fix and convert definitions of VMs: libvirt XML and QEMU arguments.
+    /// Check and fix definitions of VMs: libvirt's XML, QEMU's arguments and Xen's xl.cfg.
     #[command(subcommand)]
     Vm(vm::Command),
     /// Enable interrupt virtualization on this host: show the steps as diffs and commands, or apply them.
@@ -199,6 +199,14 @@ enum Command {
     Pages(pages::Arguments),
 }
 
+/// Names what is full: commands give every file but standard output its name.
+fn named(error: anyhow::Error) -> anyhow::Error {
+    let io = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    let json = error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+    let is_full = io.or(json) == Some(std::io::ErrorKind::StorageFull) && error.chain().len() == 1;
+    if is_full { anyhow::anyhow!("Could not write to standard output: {error}") } else { error }
+}
+
 fn main() -> ExitCode {
     if lab::agent::is_agent() {
         lab::agent::run();
@@ -245,6 +253,6 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => code,
-        Err(error) => status::report(&error),
+        Err(error) => status::report(&named(error)),
     }
 }

@@ -102,10 +102,7 @@ pub enum Error {
         source: io::Error,
     },
     /// No vendor module of KVM is loaded.
-    #[error(
-        "KVM is not there: neither kvm_intel nor kvm_amd is loaded; load one with `modprobe`, or wait for it \
-         with --wait"
-    )]
+    #[error("KVM is not loaded: there is neither kvm_intel nor kvm_amd; `exitless doctor` says why")]
     NoKvm,
     /// The kernel took no program.
     #[error("The eBPF programs could not be loaded: {cause}; {next}")]
@@ -174,5 +171,17 @@ fn saved(log: Option<&std::path::Path>) -> String {
     match log {
         Some(path) => format!("its whole log is in {}", path.display()),
         None => "its log could not be saved".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_kvm_only_what_every_command_has_is_named() {
+        let said = Error::NoKvm.to_string();
+        assert!(said.starts_with("KVM is not loaded") && said.contains("exitless doctor"), "{said}");
+        assert!(!said.contains("--wait") && !said.contains("modprobe"), "{said}");
     }
 }

@@ -9,8 +9,8 @@ pub use self::terminal::terminal;
 use ::readiness::Readiness;
 
 /// The line that gives a program file capabilities, such as those of a whole answer.
-fn setcap(capabilities: &[&str]) -> String {
-    format!("setcap {}=ep /usr/bin/exitless", capabilities.join(",").to_lowercase())
+fn setcap(capabilities: &[&str], program: &str) -> String {
+    format!("setcap {}=ep {program}", capabilities.join(",").to_lowercase())
 }
 
 /// The lines of a systemd unit with the same capabilities.

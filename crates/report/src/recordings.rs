@@ -9,4 +9,4 @@ pub(crate) mod terminal;
 pub(crate) mod words;
 
 pub use self::parquet::{ExitsError, ExitsWriter};
-pub use self::terminal::doubts;
+pub use self::terminal::{doubts, nothing_read};

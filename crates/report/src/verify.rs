@@ -16,6 +16,7 @@ use crate::format::{counted, per_operation};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
+use crate::vms::AS_ROOT;
 
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;
@@ -42,7 +43,7 @@ pub fn terminal(seen: &Verification, width: usize, colour: bool) -> String {
     });
     let likely = seen.likely.iter().map(|likely| {
         let command = printable(&likely.command);
-        format!("Process {} ({command}) looks like a VM and cannot be inspected; run as root", likely.pid)
+        format!("Process {} ({command}) looks like a VM and cannot be inspected; {AS_ROOT}", likely.pid)
     });
     text += &listed("Missing", missing.chain(likely), page.width);
     text.push('\n');

@@ -93,7 +93,10 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     };
     let vms = wanted.vms.iter().flat_map(|vm| seen.verdicts(vm)).collect();
     if wanted.found.unreadable > 0 && !wanted.chosen {
-        let why = format!("{} cannot be inspected; run as root", counted_processes(wanted.found.unreadable));
+        let why = format!(
+            "{} cannot be inspected; run as root, with CAP_SYS_PTRACE (containers lack it)",
+            counted_processes(wanted.found.unreadable)
+        );
         missing.push(Missing { what: "VMs of other users", pid: None, why });
     }
     for one in wanted.found.held.iter().filter(|_| !wanted.chosen) {

@@ -113,25 +113,18 @@ fn is_program(word: &str) -> bool {
 ///
 /// If there is none, or a quotation mark in it is not closed.
 pub(super) fn find(text: &Text) -> Result<Command, Error> {
-    let missing = || {
-        Error::new(
-            &*text.name,
-            "no QEMU command line was found in it (a program such as qemu-system-x86_64 or qemu-kvm, with options)",
-            "Name a file or a process that has one",
-        )
-    };
     if text.bytes.contains(&0) {
         let arguments = text.bytes.iter().filter(|&&byte| byte == 0).count();
         if arguments > ARGUMENTS {
             return Err(too_many(text, arguments, "arguments", ARGUMENTS));
         }
-        return process(&text.bytes).ok_or_else(missing);
+        return process(&text.bytes).ok_or_else(|| missing(text));
     }
     let mut found = statements(text)?;
     if found.best.is_none() {
         found.best = bare_options(&text.bytes);
     }
-    let mut command = found.best.ok_or_else(missing)?;
+    let mut command = found.best.ok_or_else(|| missing(text))?;
     for line in found.others {
         command.doubts.push(format!("Line {line} has another QEMU command, which was not read."));
     }
@@ -140,6 +133,42 @@ pub(super) fn find(text: &Text) -> Result<Command, Error> {
     }
     Ok(command)
 }
+
+/// The error of a text without a QEMU command, by what it has instead.
+fn missing(text: &Text) -> Error {
+    let found = String::from_utf8_lossy(&text.bytes);
+    let lines = |known: &[&str]| {
+        let key = |line: &str| line.split_once(": ").is_some_and(|(key, _)| known.contains(&key));
+        found.lines().filter(|line| key(line)).count()
+    };
+    let error = |problem: &str, advice: &str| Error::new(&*text.name, problem, advice);
+    if text.bytes.contains(&0) {
+        let problem = "no QEMU command line was found in it";
+        error(problem, "Name a process of QEMU, or a file with the VM's definition")
+    } else if found.trim().is_empty() {
+        error("it is empty", "Name a file with a definition")
+    } else if found.lines().any(|line| line.trim_end().starts_with("kind: VirtualMachine")) {
+        let advice = "Where the VM runs, use `exitless vm lint NAMESPACE/NAME`";
+        error("this is KubeVirt's, which is not read", advice)
+    } else if lines(&PROXMOX) > 1 {
+        let id = Path::new(&*text.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let id = if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) { id } else { "VMID" };
+        let advice = format!(
+            "Use `qm showcmd {id} | exitless vm lint -`, or `exitless vm lint {id}` while the VM runs"
+        );
+        error("this is Proxmox VE's, which is not read", &advice)
+    } else {
+        let problem = "it is neither libvirt's XML, Xen's xl.cfg nor a QEMU command line (a program such as \
+            qemu-system-x86_64 or qemu-kvm, with options)";
+        error(problem, "Name a file or a process that has one of them")
+    }
+}
+
+/// Keys of Proxmox VE's configuration of a VM.
+const PROXMOX: [&str; 14] = [
+    "boot", "cores", "cpu", "ide2", "memory", "net0", "ostype", "sata0", "scsi0", "scsihw", "smbios1",
+    "sockets", "virtio0", "vmgenid",
+];
 
 /// The most arguments of a command: real ones have hundreds.
 const ARGUMENTS: usize = 1 << 17;

@@ -12,7 +12,6 @@ fn problem(text: impl Into<Vec<u8>>) -> String {
 #[test]
 fn texts_without_a_command_are_errors() {
     for text in [
-        "",
         "#!/bin/sh\necho qemu-system-x86_64\n",
         "<domain type='kvm'/>",
         "\0",
@@ -20,9 +19,28 @@ fn texts_without_a_command_are_errors() {
         "sleep\x0010\0",
         "- a\n- b",
     ] {
-        assert!(problem(text).contains("no QEMU command line"), "{text:?}: {}", problem(text));
+        assert!(problem(text).contains("QEMU command line"), "{text:?}: {}", problem(text));
     }
     assert!(problem(vec![0xff; 100]).starts_with("run.sh: "));
+}
+
+#[test]
+fn a_text_of_another_kind_is_named_with_the_way_to_its_command() {
+    let told = |name: &str, text: &str| read(&Text::new(name, text), &NoFiles).unwrap_err().to_string();
+    let proxmox = "#web\nboot: order=scsi0\ncores: 4\nscsi0: local-lvm:vm-100-disk-0,iothread=1\n";
+    let showcmd = "`qm showcmd 100 | exitless vm lint -`, or `exitless vm lint 100` while the VM runs";
+    assert!(told("/etc/pve/qemu-server/100.conf", proxmox).contains(showcmd));
+    assert!(told("standard input", proxmox).contains("qm showcmd VMID"));
+    for kubevirt in
+        ["apiVersion: kubevirt.io/v1\nkind: VirtualMachine\n", "---\nkind: VirtualMachineInstance\n"]
+    {
+        assert!(told("vm.yaml", kubevirt).contains("exitless vm lint NAMESPACE/NAME"), "{kubevirt}");
+    }
+    for empty in ["", " \n"] {
+        assert_eq!(told("web", empty), "web: it is empty. Name a file with a definition");
+    }
+    let other = told("notes.txt", "cores: 4\nbuy milk\n");
+    assert!(other.contains("neither libvirt's XML, Xen's xl.cfg nor a QEMU command line"), "{other}");
 }
 
 #[test]

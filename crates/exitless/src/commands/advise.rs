@@ -22,7 +22,7 @@ use super::profile::{kept, sampled};
 use super::quantity;
 use super::recordings::{PartArguments, add, check_file, exit_code};
 use super::vm::subject::Subject;
-use super::watching::{HOST, LiveSource};
+use super::watching::{HOST, LiveSource, for_a_time};
 use crate::console::StatusLine;
 use crate::status::{ABOVE_BUDGET, Usage};
 use crate::{console, interrupt};
@@ -157,7 +157,7 @@ fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
     }
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
-    line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
+    line.step(for_a_time("Watching", duration));
     let end = Instant::now() + duration;
     let mut seen: BTreeMap<u32, Seen> = BTreeMap::new();
     // A VM may start or end during the count, so command lines are read several times.

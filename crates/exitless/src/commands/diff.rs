@@ -12,9 +12,9 @@ use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
 use traces::{ExitRecord, Recordings, Sink, Unlike};
 
-use super::recordings::{Destination, PartArguments, add, check_file, write_page};
+use super::recordings::{Destination, PartArguments, add, check_file, exit_code, write_page};
+use crate::console;
 use crate::status::Usage;
-use crate::{console, status};
 
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
@@ -102,12 +102,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     print(&compared, arguments)?;
     let damaged: Vec<_> = before.iter().chain(&after).filter(|one| one.is_damaged()).collect();
-    let nothing = damaged.iter().any(|one| one.profile.events.is_empty());
-    Ok(ExitCode::from(match (damaged.is_empty(), nothing) {
-        (true, _) => 0,
-        (false, false) => status::DAMAGED,
-        (false, true) => status::FAILED,
-    }))
+    Ok(damaged
+        .iter()
+        .find(|one| one.profile.events.is_empty())
+        .or(damaged.first())
+        .map_or(ExitCode::SUCCESS, |one| exit_code(one)))
 }
 
 /// Splits at commas, unless a file has exactly that name.

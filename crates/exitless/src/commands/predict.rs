@@ -16,7 +16,7 @@ use traces::{Recording, Recordings};
 
 use super::quantity;
 use super::recordings::{RecordingArguments, exit_code};
-use super::watching::{HOST, LiveSource, VmNames};
+use super::watching::{HOST, LiveSource, VmNames, for_a_time};
 use crate::console::StatusLine;
 use crate::status::Usage;
 use crate::{console, interrupt};
@@ -104,7 +104,7 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
     let watch = Watch { accesses: true, ..Watch::default() };
     let collector = Collector::attach(Path::new(HOST), &watch)?;
     let line = StatusLine::new();
-    line.step(format!("Watching this host for {:.0} s", duration.as_secs_f64()));
+    line.step(for_a_time("Watching", duration));
     // Exits until a signal are used too.
     let _ = pause(Instant::now() + duration, &stop);
     drop(line);

@@ -9,6 +9,8 @@ pub(crate) enum BadQuantity {
         "a time to wait is a number of seconds, or one with a unit such as 200ms or 2min, and longer than nothing"
     )]
     Wait,
+    #[error("it is a number with a unit, such as 50us or 1ms, and longer than nothing")]
+    Bound,
     #[error("a frequency is a number, with a unit or in hertz, such as 2.1G, 2100M or 2100000000")]
     Frequency,
 }
@@ -30,6 +32,12 @@ pub(crate) fn time(text: &str) -> Result<u64, BadQuantity> {
 pub(crate) fn wait(text: &str) -> Result<u64, BadQuantity> {
     let seconds = || scaled(text, &[("", 1e9)]);
     scaled(text, &TIMES).or_else(seconds).filter(|&ns| ns > 0).ok_or(BadQuantity::Wait)
+}
+
+/// Parses the least time of exits to nanoseconds: "50us". Never zero, and never without a unit, because most would
+/// be taken for microseconds.
+pub(crate) fn bound(text: &str) -> Result<u64, BadQuantity> {
+    scaled(text, &TIMES).filter(|&ns| ns > 0).ok_or(BadQuantity::Bound)
 }
 
 /// Parses a frequency to hertz: "2.1G", "2.1 GHz", "2100000000".
@@ -58,6 +66,12 @@ mod tests {
         let read = ["10", "10s", "0.5", "200ms"].map(wait);
         assert_eq!(read, [10_000_000_000, 10_000_000_000, 500_000_000, 200_000_000].map(Ok));
         assert_eq!(["0", "0s", "", "x", "-1", "1x"].map(wait), [Err(BadQuantity::Wait); 6]);
+    }
+
+    #[test]
+    fn bounds_need_a_unit_and_are_never_nothing() {
+        assert_eq!(["50us", "1 ms"].map(bound), [50_000, 1_000_000].map(Ok));
+        assert_eq!(["50", "0", "0us", "-1ms"].map(bound), [Err(BadQuantity::Bound); 4]);
     }
 
     #[test]

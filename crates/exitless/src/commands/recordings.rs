@@ -123,6 +123,10 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Usage(format!("{}: no such recording", file.display())))
         }
+        Ok(one) if one.is_dir() && !file.join("data").exists() => Err(Usage(format!(
+            "{} is a directory without `data`, so not a recording of `perf record --threads`; name a file",
+            file.display()
+        ))),
         // Reading it will report the error.
         Ok(_) | Err(_) => Ok(()),
     }
@@ -156,12 +160,11 @@ pub(crate) fn warn_of_doubts(recordings: &Recordings) {
     }
 }
 
-/// The exit status of a command that has read these.
+/// The exit status of a command that has read these. If nothing could be read, standard error says why.
 pub(crate) fn exit_code(recordings: &Recordings) -> ExitCode {
-    let nothing = recordings.profile.events.is_empty();
-    ExitCode::from(match (recordings.is_damaged(), nothing) {
-        (false, _) => 0,
-        (true, false) => status::DAMAGED,
-        (true, true) => status::FAILED,
-    })
+    if let Some(why) = report::recordings::nothing_read(recordings) {
+        eprintln!("exitless: {why}");
+        return ExitCode::from(status::FAILED);
+    }
+    ExitCode::from(if recordings.is_damaged() { status::DAMAGED } else { 0 })
 }

@@ -26,13 +26,15 @@ pub(crate) fn run(arguments: &Arguments, verbose: bool) -> anyhow::Result<ExitCo
     let waiting = Waiting::new("Trying what commands need");
     let readiness = Readiness::check(&chosen);
     drop(waiting);
+    let program = std::env::current_exe().unwrap_or_else(|_| "/usr/bin/exitless".into());
+    let program = program.to_string_lossy();
     let mut out = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report::readiness::json(&readiness))?;
+        serde_json::to_writer_pretty(&mut out, &report::readiness::json(&readiness, &program))?;
         writeln!(out)?;
     } else {
         let (width, colour) = (console::width(), console::colour());
-        out.write_all(report::readiness::terminal(&readiness, width, colour, verbose).as_bytes())?;
+        out.write_all(report::readiness::terminal(&readiness, &program, width, colour, verbose).as_bytes())?;
     }
     let works = readiness.commands.iter().all(|one| one.state == State::Works);
     Ok(ExitCode::from(if works { 0 } else { status::SOME_FAILED }))

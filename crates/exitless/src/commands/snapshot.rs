@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use host::snapshot::{self, Manifest, Snapshot};
+use report::vms::AS_ROOT;
 
 use crate::status;
 
@@ -65,16 +66,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let denied = snapshot.manifest().denied().count();
     if let Some(first) = snapshot.manifest().denied().next() {
-        let more = if denied > 1 { format!(" and {} more", denied - 1) } else { String::new() };
-        tracing::warn!(
-            "{first}{more} may not be read by this user and is not in it; root can read everything"
-        );
+        tracing::warn!("{}", not_read(&first.to_string(), denied));
     }
     Ok(ExitCode::from(match (damaged, denied) {
         (true, _) => status::DAMAGED,
         (false, 0) => 0,
         (false, _) => status::SOME_FAILED,
     }))
+}
+
+/// The warning of files that this user may not read, of which the first is named.
+fn not_read(first: &str, number: usize) -> String {
+    let which = match number {
+        1 => format!("{first} could not be read and is"),
+        _ => format!("{first} and {} more could not be read and are", number - 1),
+    };
+    format!("{which} not in the archive; {AS_ROOT}")
 }
 
 fn tell(output: &Path, manifest: &Manifest) {
@@ -84,5 +91,21 @@ fn tell(output: &Path, manifest: &Manifest) {
     eprintln!("{place}: {files}, {} KiB unpacked", bytes.div_ceil(1024));
     for one in &manifest.removed {
         eprintln!("  removed from {}: {} ({})", one.path, one.what, one.count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_were_not_read_are_counted_in_a_sentence() {
+        let many = not_read("/proc/1/fd/0", 263);
+        let right = "/proc/1/fd/0 and 262 more could not be read and are not in the archive; run as root, with CAP_SYS";
+        assert!(many.starts_with(right), "{many}");
+        assert!(
+            not_read("/proc/1/fd/0", 1)
+                .starts_with("/proc/1/fd/0 could not be read and is not in the archive;")
+        );
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct TableArguments {
     #[arg(long, value_name = "COUNT")]
     top: Option<usize>,
     /// Also count the exits of each row that took this long or longer: 50us, 1ms.
-    #[arg(long, value_name = "TIME", value_parser = quantity::wait)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::bound)]
     threshold: Option<u64>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     events: Vec<Choice>,
     /// Instead of these events, single exits that took this long or longer: 50us, 1ms. Each with its reason, ports,
     /// addresses and registers, and what the host did meanwhile.
-    #[arg(long, value_name = "TIME", value_parser = quantity::wait, conflicts_with_all = ["events", "unchanged"])]
+    #[arg(long, value_name = "TIME", value_parser = quantity::bound, conflicts_with_all = ["events", "unchanged"])]
     longer_than: Option<u64>,
     /// With --longer-than, also exits in which the guest slept.
     #[arg(long, requires = "longer_than")]

@@ -11,7 +11,7 @@ use host::vms::Vms;
 use verify::{Verify, provoke, verify};
 
 use super::quantity;
-use super::watching::HOST;
+use super::watching::{HOST, for_a_time};
 use crate::console::{self, StatusLine};
 use crate::{interrupt, status};
 
@@ -40,10 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let vms = found.select(&arguments.vms)?;
     let stop = interrupt::flag()?;
     let line = StatusLine::new();
-    line.step(format!(
-        "Watching this host for {:.0} s",
-        Duration::from_nanos(arguments.duration).as_secs_f64()
-    ));
+    line.step(for_a_time("Watching", Duration::from_nanos(arguments.duration)));
     let wanted = Verify {
         root,
         found: &found,

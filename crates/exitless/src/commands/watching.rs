@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use clap::Args;
 use exits::Profile;
 use host::scheduling::ThreadId;
@@ -18,6 +19,13 @@ use crate::status;
 
 /// The host that commands observe.
 pub(crate) const HOST: &str = "/";
+/// The status of a command that does something to the host for a time: "Watching this host for 100 ms".
+pub(crate) fn for_a_time(does: &str, duration: Duration) -> String {
+    let text = format!("{duration:?}");
+    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
+    format!("{does} this host for {number} {unit}")
+}
+
 /// The interval of checks for something that does not exist yet.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -60,12 +68,12 @@ impl WatchArguments {
     }
 
     /// Starts to count, after a requested wait for KVM. `None` if `stop` was set before.
-    pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Collector>, Error> {
+    pub(crate) fn attach(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Collector>> {
         self.start(stop, || Collector::attach(Path::new(HOST), watch))
     }
 
     /// Starts to record, like [`Self::attach`] for counting.
-    pub(crate) fn record(&self, watch: &Watch, stop: &AtomicBool) -> Result<Option<Recorder>, Error> {
+    pub(crate) fn record(&self, watch: &Watch, stop: &AtomicBool) -> anyhow::Result<Option<Recorder>> {
         self.start(stop, || Recorder::attach(Path::new(HOST), watch))
     }
 
@@ -74,12 +82,13 @@ impl WatchArguments {
         &self,
         stop: &AtomicBool,
         attach: impl Fn() -> Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
+    ) -> anyhow::Result<Option<T>> {
         let mut waiting = None;
         loop {
             match attach() {
                 Err(Error::NoKvm | Error::NoEvent { .. }) if self.wait => {}
-                outcome => return outcome.map(Some),
+                Err(error @ Error::NoKvm) => return Err(anyhow!("{error}, and --wait waits until it is")),
+                outcome => return Ok(Some(outcome?)),
             }
             waiting.get_or_insert_with(|| {
                 let line = StatusLine::new();
@@ -233,6 +242,24 @@ impl LiveSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_kvm_a_command_that_can_wait_for_it_says_so() {
+        let watch =
+            WatchArguments { vms: Vec::new(), wait: false, no_raw_tracepoints: false, xentrace: None };
+        let said =
+            watch.start(&AtomicBool::new(false), || Err::<(), _>(Error::NoKvm)).unwrap_err().to_string();
+        assert!(
+            said.starts_with("KVM is not loaded") && said.ends_with("--wait waits until it is"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_status_has_the_duration_as_given() {
+        let said = [100, 1500, 60_000].map(|ms| for_a_time("Watching", Duration::from_millis(ms)));
+        assert_eq!(said, ["100 ms", "1.5 s", "60 s"].map(|time| format!("Watching this host for {time}")));
+    }
 
     #[test]
     fn a_vm_that_ended_is_noticed_and_all_vms_never_end() {

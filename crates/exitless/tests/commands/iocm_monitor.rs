@@ -270,6 +270,10 @@ fn a_made_load_is_replayed_kept_and_replayed_again() {
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let (status, again, _) = run(&["iocm", "simulate", &trace]);
     assert_eq!((status, &again), (Some(0), &table));
+    let (status, _, err) = run(&["iocm", "simulate", &trace, "--devices", "3"]);
+    assert!(status == Some(2) && err.contains("belong to --made; the trace has its own"), "{err}");
+    let (status, _, err) = run(&["iocm", "simulate", "--devices", "3"]);
+    assert!(status == Some(2) && err.contains("--made <KIND>"), "{err}");
     let (status, json, _) = run(&["iocm", "simulate", &trace, "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((status, json["outcome"]["phases"].as_array().unwrap().len()), (Some(0), 6));

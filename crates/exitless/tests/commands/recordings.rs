@@ -212,18 +212,31 @@ fn a_damaged_recording_has_a_status_of_its_own() {
     assert_eq!(late.status.code(), Some(4), "{}", out(&late));
     let nothing = run(&["report", &recording("killed-by-SIGKILL")]);
     assert_eq!(nothing.status.code(), Some(125), "{}", out(&nothing));
-    assert!(out(&nothing).contains("no event is whole before the damage"), "{}", out(&nothing));
+    let why = "The recording has no exits: perf was killed before it wrote any.";
+    for form in ["--json", "--csv"] {
+        let nothing = run(&["report", &recording("killed-by-SIGKILL"), form]);
+        assert_eq!(nothing.status.code(), Some(125), "{}", out(&nothing));
+        assert!(err(&nothing).contains(why), "{}", err(&nothing));
+    }
+    let both = run(&["diff", &recording("small"), &recording("killed-by-SIGKILL"), "--allow-unlike"]);
+    assert_eq!((both.status.code(), err(&both).contains(why)), (Some(125), true), "{}", err(&both));
 }
 
 #[test]
 fn what_cannot_be_is_said_before_anything_is_read() {
     let small = recording("small");
-    let usage: [(&[&str], &str); 6] = [
+    let usage: [(&[&str], &str); 12] = [
         (&["report", "no-such-file"], "no-such-file: no such recording"),
         (&["report", &small, "--by", "reason,port"], "cannot be grouped by reason and by port"),
         (&["report", &small, "--by", "colour"], "`colour` is nothing to group by"),
         (&["report", &small, "--from", "2s", "--to", "1s"], "--from is not before --to"),
         (&["report", &small, "--from", "2"], "a time is a number with a unit"),
+        (&["report", &small, "--from", "-1s"], "a time is a number with a unit"),
+        (&["report", &small, "--threshold", "50"], "it is a number with a unit, such as 50us"),
+        (&["report", &small, "--longer-than", "0"], "it is a number with a unit, such as 50us"),
+        (&["report", &small, "--top", "-3"], "invalid value '-3' for '--top"),
+        (&["advise", &small, "--idle", "--budget", "-1"], "invalid value '-1' for '--budget"),
+        (&["report", "/"], "/ is a directory without `data`"),
         (&["timeline", &small, "--by", "vcpu"], "not by vcpu"),
     ];
     for (arguments, said) in usage {
@@ -239,6 +252,20 @@ fn what_cannot_be_is_said_before_anything_is_read() {
     let other = command(&["report"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(other.status.code(), Some(125));
     assert!(err(&other).contains("perf.data is not a recording of exits"), "{}", err(&other));
+}
+
+#[test]
+fn a_full_standard_output_is_named() {
+    for form in [&["report"][..], &["report", "--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(&[form, &[&recording("small")]].concat()).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{form:?}");
+        assert!(
+            err(&output).starts_with("exitless: Could not write to standard output: No space"),
+            "{}",
+            err(&output)
+        );
+    }
 }
 
 #[test]

@@ -9,6 +9,14 @@ use serde_json::Value;
 
 use crate::command::run;
 
+#[test]
+fn capabilities_go_to_the_program_that_runs() {
+    let output = run(&["self-test", "stat", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let setcap = document["commands"][0]["setcap"].as_str().unwrap();
+    assert!(setcap.ends_with(&format!("=ep {}", env!("CARGO_BIN_EXE_exitless"))), "{setcap}");
+}
+
 /// The parts of a host for a user without a name who has these capabilities.
 fn parts(program: &Path, capabilities: &[&str]) -> Value {
     let list = match capabilities {

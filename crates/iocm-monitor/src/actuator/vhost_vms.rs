@@ -57,10 +57,11 @@ pub(super) fn find(
     let nodes = host::scheduling::nodes(root);
     let mut found = Found::default();
     if all.unreadable > 0 && all.vms.is_empty() {
-        found.notes.push(match all.unreadable {
-            1 => "1 process cannot be inspected; run as root".to_owned(),
-            many => format!("{many} processes cannot be inspected; run as root"),
-        });
+        let processes = if all.unreadable == 1 { "process" } else { "processes" };
+        found.notes.push(format!(
+            "{} {processes} cannot be inspected; run as root, with CAP_SYS_PTRACE (containers lack it)",
+            all.unreadable
+        ));
     }
     for vm in &all.vms {
         let io = io_threads(vm);

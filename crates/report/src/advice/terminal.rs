@@ -115,6 +115,15 @@ const fn word(effect: Effect) -> &'static str {
     }
 }
 
+const fn exits_then(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Gone => "no exits",
+        Effect::Fewer => "fewer exits",
+        Effect::Cheaper => "cheaper exits",
+        Effect::Stay => "exits stay",
+    }
+}
+
 fn left_out(vm: &VmAdvice<'_>, shown: usize, observed_ns: u64, width: usize) -> String {
     let rest = &vm.rows[shown..];
     if rest.is_empty() {
@@ -149,13 +158,13 @@ fn details(number: usize, row: &DeviceExits<'_>, observed_ns: u64, width: usize)
     let there: Vec<&str> =
         row.cures.iter().filter(|one| one.there).map(|one| one.cure.does.as_str()).collect();
     if !there.is_empty() {
-        text += &line("has", &format!("what {}", there.join("; what ")));
+        text += &line("done", &there.join("; "));
     }
     text
 }
 
 fn cure_text(cure: &Cure, width: usize) -> String {
-    let mut text = labelled("fix", &format!("{} (exits {})", cure.does, word(cure.effect)), width);
+    let mut text = labelled("fix", &format!("{} ({})", cure.does, exits_then(cure.effect)), width);
     let ways = [
         ("  QEMU", &cure.qemu),
         ("  XML", &cure.libvirt),

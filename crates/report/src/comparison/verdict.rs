@@ -47,8 +47,8 @@ fn whole(compared: &Compared<'_>, with_intervals: bool) -> String {
     said + "."
 }
 
-/// What is said of a change without an interval.
-const TOO_FEW: &str = "too few exits for an interval";
+/// Said of a change without an interval.
+const NO_INTERVAL: &str = "no interval";
 
 /// A change in words: "95.6 % fewer exits a second (95 % interval -96.0 to -95.1 %)".
 fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool) -> String {
@@ -60,13 +60,13 @@ fn clause(estimate: Estimate, nouns: [&str; 3], unit: &str, with_interval: bool)
             Effect::Indistinguishable => {
                 format!("no significant change in {neither} {unit}, of which there were none before")
             }
-            Effect::Unknown => format!("{more} {unit}, from none before ({TOO_FEW})"),
+            Effect::Unknown => format!("{more} {unit}, from none before ({NO_INTERVAL})"),
             _ => format!("{more} {unit}, from none before"),
         };
     };
     let within = match estimate.interval {
         Some(_) => format!("95 % interval {}", interval(Some(estimate))),
-        None => TOO_FEW.to_owned(),
+        None => NO_INTERVAL.to_owned(),
     };
     let found = change(Some(estimate));
     let size = found.trim_start_matches(['-', '+']);
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn a_change_without_an_interval_says_so_everywhere() {
         let without = said(RelativeChange::Percent(-50.0), None);
-        assert_eq!(without, ["50.0 % fewer exits a second (too few exits for an interval)"; 2]);
+        assert_eq!(without, ["50.0 % fewer exits a second (no interval)"; 2]);
         let without = said(RelativeChange::FromNothing, None);
-        assert_eq!(without, ["more exits a second, from none before (too few exits for an interval)"; 2]);
+        assert_eq!(without, ["more exits a second, from none before (no interval)"; 2]);
         assert_eq!(said(RelativeChange::Percent(-100.0), None), ["no exits a second any more"; 2]);
     }
 }

@@ -72,7 +72,7 @@ pub fn terminal(view: FixedView<'_>) -> String {
 
 fn left(fixed: &Fixed, width: usize) -> String {
     let sentences = [
-        (Left::GuestFollows, "the guest has to follow; --rule NAME or --all makes the change"),
+        (Left::GuestFollows, "needs a change in the guest first; apply with --rule NAME or --all"),
         (Left::Contradicts, "another rule's change contradicts"),
         (Left::Advice, "for people; see `exitless vm lint`"),
     ]

@@ -4,7 +4,7 @@ use exits::{AccessKind, Table};
 use traces::{Format, Recordings};
 
 use crate::format::{count, whole_time};
-use crate::recordings::words::window;
+use crate::recordings::{nothing_read, words::window};
 
 /// The source of exits, as far as the advice depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(crate) fn why_empty(recordings: &Recordings, table: &Table) -> String {
     if let Some(window) = window(recordings.options) {
         return format!("No VM was left in the time asked for ({window}).");
     }
-    if recordings.is_damaged() && profile.events.is_empty() {
-        return "There is no exit to report: no event is whole before the damage.".to_owned();
+    if let Some(why) = nothing_read(recordings) {
+        return why;
     }
     let how = match source {
         Source::Live | Source::Own => {

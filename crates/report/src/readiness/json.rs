@@ -24,12 +24,15 @@ struct Row<'a> {
     systemd: Vec<String>,
 }
 
-/// The document.
+/// The document; `program` is the path of the program that gets capabilities.
 #[must_use]
-pub fn json(readiness: &Readiness) -> impl Serialize {
+pub fn json<'a>(readiness: &'a Readiness, program: &str) -> impl Serialize + use<'a> {
     let row = |command: &'_ CommandReadiness| {
         let capabilities = Some(&command.capabilities[..]).filter(|all| !all.is_empty());
-        (capabilities.map(setcap), capabilities.map_or(Vec::new(), |all| systemd(all).to_vec()))
+        (
+            capabilities.map(|all| setcap(all, program)),
+            capabilities.map_or(Vec::new(), |all| systemd(all).to_vec()),
+        )
     };
     let commands = readiness.commands.iter();
     Document::new(Fields {

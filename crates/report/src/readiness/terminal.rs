@@ -8,11 +8,12 @@ use crate::terminal::columns::{Column, drawn};
 use crate::terminal::{NARROWEST, wrapped};
 
 /// The commands with their states, then the reasons, then what would give the missing capabilities. With `verbose`, the
-/// parts that work are listed too, and the capabilities of each command.
+/// parts that work are listed too, and the capabilities of each command. `program` is the path of the program that gets
+/// capabilities.
 ///
 /// No line but one to be copied is wider than `width` columns if `width` is at least 80. Without `colour` it has no escape sequences.
 #[must_use]
-pub fn terminal(readiness: &Readiness, width: usize, colour: bool, verbose: bool) -> String {
+pub fn terminal(readiness: &Readiness, program: &str, width: usize, colour: bool, verbose: bool) -> String {
     let width = width.max(NARROWEST);
     let mut text = drawn(commands(readiness, verbose), width, false, colour);
     let shown: Vec<&Checked> = readiness.parts.iter().filter(|part| verbose || !part.works).collect();
@@ -25,7 +26,7 @@ pub fn terminal(readiness: &Readiness, width: usize, colour: bool, verbose: bool
     }
     if let Some(capabilities) = missing(readiness).filter(|_| readiness.user != 0) {
         text += "\nTo give these commands what they lack, for all who may execute the program:\n";
-        text += &format!("  {}\n", setcap(&capabilities));
+        text += &format!("  {}\n", setcap(&capabilities, program));
         text += "or for a unit of systemd:\n";
         for line in systemd(&capabilities) {
             text += &format!("  {line}\n");
@@ -116,34 +117,34 @@ mod tests {
 
     #[test]
     fn a_failure_has_its_reason_and_the_lines_that_help() {
-        let text = terminal(&example(), 80, false, false);
+        let text = terminal(&example(), "/opt/exitless", 80, false, false);
         for line in [
             "stat     fails  eBPF programs",
             "report   works  –",
             "  eBPF programs: the kernel refused program enter; run as root",
-            "  setcap cap_bpf,cap_perfmon=ep /usr/bin/exitless",
+            "  setcap cap_bpf,cap_perfmon=ep /opt/exitless",
             "  AmbientCapabilities=CAP_BPF CAP_PERFMON",
         ] {
             assert!(text.lines().any(|own| own.trim_end() == line), "{line:?} is not in\n{text}");
         }
         assert!(!text.contains("BTF"), "{text}");
-        let verbose = terminal(&example(), 80, false, true);
+        let verbose = terminal(&example(), "/opt/exitless", 80, false, true);
         assert!(verbose.contains("the kernel's BTF: works") && verbose.contains("bpf, perfmon"), "{verbose}");
         assert!(verbose.lines().all(|line| line.chars().count() <= 80), "{verbose}");
     }
 
     #[test]
     fn root_is_told_of_no_capabilities() {
-        let text = terminal(&Readiness { user: 0, ..example() }, 80, false, false);
+        let text = terminal(&Readiness { user: 0, ..example() }, "/opt/exitless", 80, false, false);
         assert!(!text.contains("setcap"), "{text}");
     }
 
     #[test]
     fn the_fields_of_the_document_stay() {
-        let value = serde_json::to_value(super::super::json(&example())).unwrap();
+        let value = serde_json::to_value(super::super::json(&example(), "/opt/exitless")).unwrap();
         assert_eq!(value["commands"][0]["state"], "fails");
         assert_eq!(value["commands"][0]["lacks"][0], "programs");
-        assert_eq!(value["commands"][0]["setcap"], "setcap cap_bpf,cap_perfmon=ep /usr/bin/exitless");
+        assert_eq!(value["commands"][0]["setcap"], "setcap cap_bpf,cap_perfmon=ep /opt/exitless");
         assert_eq!(value["commands"][1]["setcap"], serde_json::Value::Null);
         assert_eq!(value["parts"][0]["part"], "programs");
         assert_eq!(value["missing_capabilities"][1], "CAP_PERFMON");

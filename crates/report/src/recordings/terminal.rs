@@ -50,6 +50,24 @@ pub fn doubts(recordings: &Recordings) -> Vec<String> {
     doubts.map(|doubt| text::printable(&doubt)).collect()
 }
 
+/// The reason why recordings are damaged and gave nothing, and what to do; `None` if they are whole or gave something.
+#[must_use]
+pub fn nothing_read(recordings: &Recordings) -> Option<String> {
+    if !recordings.profile.events.is_empty() {
+        return None;
+    }
+    let damage = recordings.files.iter().find_map(|file| file.damage.as_ref())?;
+    Some(if damage.what.starts_with("perf was killed") {
+        "The recording has no exits: perf was killed before it wrote any. Let it run longer, or end it with Ctrl-C."
+            .to_owned()
+    } else {
+        let (at, what) = (count(damage.offset), &damage.what);
+        format!(
+            "The recording has no exits before its damage at byte {at}: {what}. Record again, or copy it again."
+        )
+    })
+}
+
 fn alarming(text: &str, colour: bool) -> String {
     if !colour {
         return text.to_owned();

@@ -21,11 +21,11 @@ pub fn restored(restored: &Restored, width: usize) -> String {
             Outcome::WouldUndo => format!("Would be undone: {what}"),
             Outcome::Already { why } => format!("Nothing to undo: {what}; {why}"),
             Outcome::ChangedSince { what: now } => {
-                format!("Left, for others changed it since (--force undoes it): {what}; {now}")
+                format!("Left, because others changed it since (--force undoes it): {what}; {now}")
             }
             Outcome::Held { pid } => format!("Left to process {pid}, which made it and still runs: {what}"),
             Outcome::Script { script } => {
-                format!("Left, for a script undoes it (--run-scripts runs it): {what}; `{script}`")
+                format!("Left, because a script undoes it (--run-scripts runs it): {what}; `{script}`")
             }
             Outcome::Failed { why } => format!("Failed: {what}; {why}"),
         };

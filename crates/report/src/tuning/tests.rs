@@ -60,7 +60,7 @@ fn made() -> Tuning {
                 host_cpu_percent: 12.34,
             },
             device: "serial port (16550)".to_owned(),
-            does: "writes less".to_owned(),
+            does: "write less".to_owned(),
             by: LeftTo::Guest,
             changes: vec!["guest: quiet on the kernel's command line".to_owned()],
         }],
@@ -126,7 +126,7 @@ fn the_terminal_has_the_answer_last() {
 fn what_was_not_tried_is_told_with_who_is_to_make_it() {
     for text in [markdown(&made()), terminal(&made(), 200)] {
         for part in [
-            "serial port (16550) (12.3 % of a CPU), quiet: writes less; not tried: must be done in the guest",
+            "serial port (16550) (12.3 % of a CPU), quiet: write less; not tried: must be done in the guest",
             "guest: quiet on the kernel's command line",
             "Nothing more was advised: no exits",
             "--- old.xml\n+++ old.xml (fixed)",

@@ -5,7 +5,7 @@ use conclusions::activation::{
 };
 use exits::{InhibitReason, Inhibits, Isa};
 use host::InterruptVirtualization;
-use host::vms::Vmm;
+use host::vms::{LikelyVm, Vmm};
 use prove::ArmPair;
 use verify::{Missing, ReasonCures, StateSample, StateSeen};
 
@@ -179,4 +179,10 @@ fn what_is_missing_is_named() {
     let mut seen = all(vec![inhibited()], Status::Inhibited);
     seen.missing.push(Missing { what: "exits", pid: Some(7), why: "run as root".to_owned() });
     assert!(terminal(&seen, 80, false).contains("exits of process 7: run as root"));
+    seen.likely.push(LikelyVm { pid: 8, command: "kvm".to_owned(), vcpu_threads: 2 });
+    let told = flat(&terminal(&seen, 80, false));
+    assert!(
+        told.contains(&format!("Process 8 (kvm) looks like a VM and cannot be inspected; {AS_ROOT}")),
+        "{told}"
+    );
 }

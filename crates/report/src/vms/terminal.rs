@@ -4,6 +4,7 @@ use host::vms::{AssignedDevice, Vm, Vmm};
 use live::statistics::{Missing, VmStatistics};
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::AS_ROOT;
 use super::running::{Counted, Running};
 use crate::format::{NONE, count, counted, per_second, whole_time};
 use crate::terminal::columns::{Column, drawn};
@@ -203,7 +204,7 @@ fn notes(running: &Running<'_>) -> Vec<String> {
     if found.unreadable > 0 {
         let processes = if found.unreadable == 1 { "process" } else { "processes" };
         let number = count(found.unreadable.into());
-        notes.push(format!("{number} {processes} cannot be inspected, and may be VMs; run as root."));
+        notes.push(format!("{number} {processes} cannot be inspected, and may be VMs; {AS_ROOT}."));
     }
     for one in &found.likely {
         let threads = counted(one.vcpu_threads.into(), "thread");

@@ -32,25 +32,23 @@ pub(crate) enum Made {
 
 /// Arguments of `iocm simulate`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("load").required(true).args(["trace", "made"]))]
 pub(crate) struct SimulateArguments {
     /// A recorded load from `iocm monitor --record`.
-    #[arg(value_name = "TRACE", required_unless_present = "made", conflicts_with = "made")]
+    #[arg(value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Generate a load instead.
     #[arg(long, value_name = "KIND")]
     made: Option<Made>,
-    /// The number of devices of the synthetic load, with one queue each.
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "made",
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    devices: u32,
-    /// The number of cores of the simulated machine.
-    #[arg(long, value_name = "NUMBER", default_value_t = 16, requires = "made",
-          value_parser = clap::value_parser!(u32).range(2..=512))]
-    cores: u32,
-    /// The number of NUMA nodes of the simulated machine.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "made",
-          value_parser = clap::value_parser!(u32).range(1..=512))]
-    nodes: u32,
+    /// With --made, the number of devices, with one queue each: 64 by default.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    devices: Option<u32>,
+    /// With --made, the number of cores of the machine: 16 by default.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=512))]
+    cores: Option<u32>,
+    /// With --made, the number of NUMA nodes of the machine: 1 by default.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=512))]
+    nodes: Option<u32>,
     /// The time between two decisions: 100ms, 1s.
     #[arg(long, value_name = "TIME", value_parser = quantity::wait, default_value = "100ms")]
     every: u64,
@@ -122,9 +120,13 @@ fn load(arguments: &SimulateArguments) -> anyhow::Result<(Trace, Vec<TraceDamage
             Some(Made::Adversarial) => Kind::Adversarial,
             Some(Made::Steps) | None => Kind::Steps,
         };
-        let machine = Machine { cores: arguments.cores, nodes: arguments.nodes };
-        return Ok((made(kind, machine, arguments.devices), Vec::new()));
+        let machine = Machine { cores: arguments.cores.unwrap_or(16), nodes: arguments.nodes.unwrap_or(1) };
+        return Ok((made(kind, machine, arguments.devices.unwrap_or(64)), Vec::new()));
     };
+    if arguments.devices.or(arguments.cores).or(arguments.nodes).is_some() {
+        let why = "--devices, --cores and --nodes belong to --made; the trace has its own";
+        return Err(Usage(why.to_owned()).into());
+    }
     let bytes = fs::read(path)
         .map_err(|error| Usage(format!("Cannot read the trace {}: {error}", path.display())))?;
     Ok(Trace::parse(&bytes).map_err(|error| Usage(format!("{} is not a trace. {error}", path.display())))?)

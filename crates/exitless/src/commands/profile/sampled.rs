@@ -13,7 +13,7 @@ use live::pause;
 use live::{Error, Profiler};
 
 use super::{Hot, SamplingArguments};
-use crate::commands::watching::{HOST, VmNames, WatchArguments};
+use crate::commands::watching::{HOST, VmNames, WatchArguments, for_a_time};
 use crate::commands::xen::XenHost;
 use crate::console::StatusLine;
 use crate::interrupt;
@@ -51,7 +51,7 @@ pub(in crate::commands) fn run(
     mut look: impl FnMut(&[Vm]),
 ) -> Result<(Recording, Profile), Error> {
     let line = StatusLine::new();
-    line.step(format!("Sampling this host for {:.0} s", duration.as_secs_f64()));
+    line.step(for_a_time("Sampling", duration));
     let end = Instant::now() + duration;
     let (mut followed, mut names) = (BTreeSet::new(), BTreeMap::new());
     let mut next_look = Instant::now();

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use host::vms::Vms;
+use live::Watch;
 use live::pause;
-use live::{Error, Watch};
 use report::vms::Running;
 
 use super::{Arguments, Pace};
@@ -17,12 +17,16 @@ use crate::commands::workload::Workload;
 use crate::console;
 
 /// Shows KVM's own statistics, after the reason. If no VM has any, returns the error.
-pub(super) fn run(arguments: &Arguments, error: Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub(super) fn run(
+    arguments: &Arguments,
+    error: anyhow::Error,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     let root = Path::new(HOST);
     let found = Vms::discover(root)?;
     let vms = found.select(arguments.watch.wanted())?;
     if vms.is_empty() {
-        return Err(error.into());
+        return Err(error);
     }
     tracing::warn!("{error}");
     tracing::warn!("KVM's own statistics are shown instead: exits by few reasons, and no handling times");
