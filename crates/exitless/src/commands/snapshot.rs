@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let denied = snapshot.manifest().denied().count();
     if let Some(first) = snapshot.manifest().denied().next() {
-        tracing::warn!("{}", not_read(&first.to_string(), denied));
+        tracing::warn!("{}", not_read(first, denied));
     }
     Ok(ExitCode::from(match (damaged, denied) {
         (true, _) => status::DAMAGED,
