@@ -100,10 +100,7 @@ impl InhibitNumbering {
             if number >= 64 {
                 return None;
             }
-            if names.len() <= number {
-                names.resize(number + 1, None);
-            }
-            names[number] = name.parse().ok();
+            put(&mut names, number, name.parse().ok());
         }
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
@@ -115,10 +112,7 @@ impl InhibitNumbering {
         let mut names: Vec<Option<InhibitReason>> = Vec::new();
         for (name, number) in values {
             let (Ok(reason), Ok(number @ 0..64)) = (name.parse(), usize::try_from(number)) else { continue };
-            if names.len() <= number {
-                names.resize(number + 1, None);
-            }
-            names[number] = Some(reason);
+            put(&mut names, number, Some(reason));
         }
         (!names.is_empty()).then_some(Self { names, stated: true })
     }
@@ -149,6 +143,14 @@ impl InhibitReason {
     pub fn from_number(number: u32, version: KernelVersion) -> Option<Self> {
         InhibitNumbering::of_kernel(version).reason(number)
     }
+}
+
+/// Gives a number its name; numbers before it that have none yet stay unnamed.
+fn put(names: &mut Vec<Option<InhibitReason>>, number: usize, name: Option<InhibitReason>) {
+    if names.len() <= number {
+        names.resize(number + 1, None);
+    }
+    names[number] = name;
 }
 
 /// The shift in `((((1UL))) << (3))`, or `None` if the kernel printed the enumerator's name.

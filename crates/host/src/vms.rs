@@ -47,6 +47,9 @@ pub struct Vms {
     pub held: Vec<HeldProcess>,
 }
 
+/// What lets exitless read other users' processes.
+pub const AS_ROOT: &str = "run as root, with CAP_SYS_PTRACE (containers lack it)";
+
 /// A process with one VM or several: KVM's descriptors do not show to which VM a vCPU belongs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {

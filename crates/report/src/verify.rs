@@ -16,7 +16,7 @@ use crate::format::{counted, per_operation};
 use crate::terminal::labels::listed;
 use crate::terminal::{NARROWEST, emphasised, wrapped};
 use crate::text::printable;
-use crate::vms::AS_ROOT;
+use host::vms::AS_ROOT;
 
 /// Width of the first column of a VM's lines.
 const LABEL: usize = 16;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use conclusions::activation::{Status, VmState};
 use exits::Isa;
 use host::posting;
-use host::vms::{Vm, Vms};
+use host::vms::{AS_ROOT, Vm, Vms};
 use host::{Cpu, Fingerprint, kvm};
 use live::{ChangesWatch, Collector, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
 
@@ -93,10 +93,7 @@ pub fn verify(wanted: &Verify<'_>, stop: &AtomicBool) -> Verification {
     };
     let vms = wanted.vms.iter().flat_map(|vm| seen.verdicts(vm)).collect();
     if wanted.found.unreadable > 0 && !wanted.chosen {
-        let why = format!(
-            "{} cannot be inspected; run as root, with CAP_SYS_PTRACE (containers lack it)",
-            counted_processes(wanted.found.unreadable)
-        );
+        let why = format!("{} cannot be inspected; {AS_ROOT}", counted_processes(wanted.found.unreadable));
         missing.push(Missing { what: "VMs of other users", pid: None, why });
     }
     for one in wanted.found.held.iter().filter(|_| !wanted.chosen) {

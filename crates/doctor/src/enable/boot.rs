@@ -64,6 +64,12 @@ impl Boot {
         }
     }
 
+    /// [`Self::lines`], or that of the running kernel if they are not known.
+    pub(super) fn lines_or(&self, running: &str) -> Vec<String> {
+        let lines = self.lines();
+        if lines.is_empty() { vec![running.to_owned()] } else { lines }
+    }
+
     pub(super) fn take(&self, whose: Whose, changes: &[WordChange]) -> Taken {
         let told = || {
             let words: Vec<_> = changes.iter().map(told).collect();
@@ -204,8 +210,7 @@ fn grub_line(files: &[(String, String)]) -> Option<String> {
     let mut line = Vec::new();
     // Both variables, the one for usual boots last (util/grub.d/10_linux.in).
     for variable in VARIABLES.iter().rev() {
-        files.iter().try_for_each(|(_, text)| grub::assignments(text, variable).map(drop)).ok()?;
-        for (file, one) in grub::in_force(files, variable) {
+        for (file, one) in grub::in_force(files, variable).ok()? {
             let words = files[file].1[one.value].replace(&format!("${{{variable}}}"), "");
             let words = words.replace(&format!("${variable}"), "");
             line.push(Some(words).filter(|words| !words.contains('$'))?);
@@ -224,16 +229,13 @@ fn grub_files(
         Whose::Linux => VARIABLES,
         Whose::Xen => ["GRUB_CMDLINE_XEN_DEFAULT", "GRUB_CMDLINE_XEN"],
     };
-    for (_, text) in files {
-        variables.iter().try_for_each(|variable| grub::assignments(text, variable).map(drop))?;
-    }
     let mut new: Vec<(String, String)> = files.to_vec();
     for change in changes {
         let mut placed = change.new.is_none();
         for variable in variables {
-            for at in 0..grub::in_force(&new, variable).len() {
+            for at in 0..grub::in_force(&new, variable)?.len() {
                 // Each change moves those behind it.
-                let (file, assignment) = grub::in_force(&new, variable).remove(at);
+                let (file, assignment) = grub::in_force(&new, variable)?.remove(at);
                 let text = &mut new[file].1;
                 let words = &text[assignment.value.clone()];
                 placed |= change.new.as_deref().is_some_and(|word| words::has(words, word));
@@ -257,7 +259,7 @@ fn grub_files(
 fn add(files: &mut [(String, String)], variables: [&str; 2], word: &str) -> Result<(), String> {
     let change = [WordChange::add(word)];
     for variable in variables {
-        if let Some((file, assignment)) = grub::in_force(files, variable).last() {
+        if let Some((file, assignment)) = grub::in_force(files, variable)?.last() {
             let text = &mut files[*file].1;
             *text = grub::changed(text, assignment, &change)?;
             return Ok(());

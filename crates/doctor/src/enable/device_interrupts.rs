@@ -93,15 +93,12 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     let iommu = if amd { Iommu::Amd } else { Iommu::Intel };
     let now = inspection.fingerprint.cmdline.clone().unwrap_or_default();
     let on = wish.arm == Arm::On;
-    let lines = boot.lines();
     let changes = if on {
         let mut all = vec![now.clone()];
-        all.extend(lines);
+        all.extend(boot.lines());
         harmful::of_posting(&all)
-    } else if lines.is_empty() {
-        iommu.off(std::slice::from_ref(&now))
     } else {
-        iommu.off(&lines)
+        iommu.off(&boot.lines_or(&now))
     };
     let so_already = iommu.is_off(&now) != on;
     let mut steps = Vec::new();

@@ -16,7 +16,7 @@ pub(super) struct Assignment {
 
 /// All assignments of a variable in a file, in order. `Err` names one that is more than plain text, or in a branch, which may
 /// not be taken.
-pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
+fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>, String> {
     let mut found = Vec::new();
     let mut begin = 0;
     let mut depth = 0_usize;
@@ -45,15 +45,17 @@ pub(super) fn assignments(text: &str, variable: &str) -> Result<Vec<Assignment>,
 }
 
 /// The assignments of a variable that count, with the numbers of their files, which are in the order in which they are read.
-/// A file with one that is more than plain text is left out.
-pub(super) fn in_force(files: &[(String, String)], variable: &str) -> Vec<(usize, Assignment)> {
-    let of_file = |(number, (_, text)): (usize, &(String, String))| {
-        let all = assignments(text, variable).unwrap_or_default();
-        all.into_iter().map(move |one| (number, one)).collect::<Vec<_>>()
-    };
-    let all: Vec<_> = files.iter().enumerate().flat_map(of_file).collect();
+/// `Err` names one that is more than plain text, as [`assignments`] does.
+pub(super) fn in_force(
+    files: &[(String, String)],
+    variable: &str,
+) -> Result<Vec<(usize, Assignment)>, String> {
+    let mut all = Vec::new();
+    for (number, (_, text)) in files.iter().enumerate() {
+        all.extend(assignments(text, variable)?.into_iter().map(|one| (number, one)));
+    }
     let first = all.iter().rposition(|(_, one)| one.replaces).unwrap_or_default();
-    all.into_iter().skip(first).collect()
+    Ok(all.split_off(first))
 }
 
 fn plain(value: &str, at: usize) -> Option<Assignment> {
@@ -120,7 +122,7 @@ mod tests {
             ("OLD=\"$A\"\nA=\"$OLD 2\"\n", 2),
         ] {
             let files = [("a".to_owned(), "A=0\n".to_owned()), ("b".to_owned(), text.to_owned())];
-            let found = in_force(&files, "A");
+            let found = in_force(&files, "A").unwrap();
             assert_eq!(found.len(), counts, "{text}");
             assert_eq!(found[0].0, usize::from(!text.starts_with("OLD")), "{text}");
         }

@@ -19,13 +19,9 @@ pub(super) fn steps(
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
     // A word of this boot may have been typed for it alone.
-    let mut next = boot.lines();
+    let next = boot.lines_or(command_line);
     let mut lines = vec![command_line.to_owned()];
-    lines.extend(next.clone());
-    // What is not known may say what the running kernel was told.
-    if next.is_empty() {
-        next.clone_from(&lines);
-    }
+    lines.extend(boot.lines());
     let mut modprobe = Modprobe::read(root);
     let mut arguments = Vec::new();
     for one in target.switches() {

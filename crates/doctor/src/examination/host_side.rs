@@ -46,31 +46,17 @@ mod tests {
     use crate::lint::{HostSide, lint};
     use domain::{NoFiles, Text};
     use exits::KernelVersion;
-    use host::Root;
-    use std::fs;
+    use host::fake;
 
-    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        root
-    }
-
-    const ZEN4: (&str, &str) =
-        ("proc/cpuinfo", "processor : 0\nvendor_id : AuthenticAMD\nflags : svm avic x2avic npt\n");
-    const AVIC: (&str, &str) = ("sys/module/kvm_amd/parameters/avic", "Y\n");
-    const NESTED: (&str, &str) = ("sys/module/kvm_amd/parameters/nested", "1\n");
+    const ZEN4: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\nflags : svm avic x2avic npt\n\
+        == /sys/module/kvm_amd/parameters/avic\nY\n== /sys/module/kvm_amd/parameters/nested\n1\n";
 
     /// The side of a Zen 4 with this kernel and these answers of its type information, and the rules over the kernel
     /// that find something in a VM with the host's CPU.
     fn judged(release: &str, types: &str) -> (HostSide, Vec<String>) {
-        let mut files = vec![ZEN4, AVIC, NESTED, ("proc/sys/kernel/osrelease", release)];
-        files.extend((!types.is_empty()).then_some(("exitless/types", types)));
-        let root = host(&files);
-        let side = HostSide::below(&Root::directory(root.path())).unwrap();
+        let types = if types.is_empty() { String::new() } else { format!("== /exitless/types\n{types}") };
+        let root = fake::root(&format!("{ZEN4}== /proc/sys/kernel/osrelease\n{release}{types}"));
+        let side = HostSide::below(&root).unwrap();
         let line = "qemu-kvm -M q35,kernel-irqchip=split -cpu host -smp 4";
         let vm = domain::qemu::read(&Text::new("vm", line), &NoFiles).unwrap();
         let found = lint(&vm, &side).into_iter().filter(|one| one.state == State::Fail);

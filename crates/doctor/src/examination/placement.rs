@@ -80,7 +80,7 @@ fn readable(subject: &Subject<'_>) -> Option<Verdict> {
     } else {
         let verdict = Verdict::warn(format!("{found}; {closed} cannot be inspected"))
             .seen("/proc", format!("{closed} closed to this user"))
-            .advice("run as root, with CAP_SYS_PTRACE (containers lack it)");
+            .advice(host::vms::AS_ROOT);
         running.likely.iter().fold(verdict, |verdict, likely| {
             let threads = counted(u64::from(likely.vcpu_threads), "thread");
             let text = format!("{} has {threads} named as a vCPU's is", likely.command);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use host::snapshot::{self, Manifest, Snapshot};
-use report::vms::AS_ROOT;
+use host::vms::AS_ROOT;
 
 use crate::status;
 

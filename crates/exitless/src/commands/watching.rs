@@ -19,6 +19,7 @@ use crate::status;
 
 /// The host that commands observe.
 pub(crate) const HOST: &str = "/";
+
 /// The status of a command that does something to the host for a time: "Watching this host for 100 ms".
 pub(crate) fn for_a_time(does: &str, duration: Duration) -> String {
     let text = format!("{duration:?}");

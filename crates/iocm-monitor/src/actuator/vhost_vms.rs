@@ -5,7 +5,7 @@ use super::pinning::Groups;
 use host::CpuSet;
 use host::scheduling::{ThreadId, online};
 use host::taps::{self, AdapterInterrupt};
-use host::vms::{Vm, Vms};
+use host::vms::{AS_ROOT, Vm, Vms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -58,10 +58,7 @@ pub(super) fn find(
     let mut found = Found::default();
     if all.unreadable > 0 && all.vms.is_empty() {
         let processes = if all.unreadable == 1 { "process" } else { "processes" };
-        found.notes.push(format!(
-            "{} {processes} cannot be inspected; run as root, with CAP_SYS_PTRACE (containers lack it)",
-            all.unreadable
-        ));
+        found.notes.push(format!("{} {processes} cannot be inspected; {AS_ROOT}", all.unreadable));
     }
     for vm in &all.vms {
         let io = io_threads(vm);

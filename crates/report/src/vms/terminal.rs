@@ -1,10 +1,9 @@
 //! The tables of `exitless vms`.
 
-use host::vms::{AssignedDevice, Vm, Vmm};
+use host::vms::{AS_ROOT, AssignedDevice, Vm, Vmm};
 use live::statistics::{Missing, VmStatistics};
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::AS_ROOT;
 use super::running::{Counted, Running};
 use crate::format::{NONE, count, counted, per_second, whole_time};
 use crate::terminal::columns::{Column, drawn};
