@@ -8,7 +8,7 @@ use crate::bounded::AccessRoom;
 use crate::{AccessRecord, ExitRecord, Sink};
 
 /// Sums of the exits since they were last taken. Clones share them. Accesses beyond the limit that recordings have, of
-/// 16,384 different ones, are [`Access::Other`].
+/// 16,384 different ones, are [`exits::Access::Other`].
 #[derive(Debug, Clone, Default)]
 pub struct Sums(Arc<Mutex<Sum>>);
 
