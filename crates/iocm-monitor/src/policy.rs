@@ -50,6 +50,11 @@ fn count(
     let most = settings.most_cores.map_or(room, |most| most.min(room));
     let least = settings.least_cores.min(most);
 
+    if memory.trial.as_ref().is_some_and(|trial| trial.was_refused(before)) {
+        // There is nothing to compare.
+        memory.trial = None;
+        memory.double_delay(Direction::More);
+    }
     let mut kept = None;
     if let Some(trial) = memory.trial.take() {
         let seen = Demand::of(settings, memory, None, view, before);

@@ -89,6 +89,21 @@ fn a_core_that_vcpus_miss_and_that_brings_nothing_is_taken_back_and_tried_later(
 }
 
 #[test]
+fn a_core_that_is_refused_is_no_trial_and_is_asked_for_later() {
+    let mut memory = PolicyState::default();
+    let full = view(&[1.0], &[(0, 0.5), (0, 0.5)], 1.0, 0.0);
+    let mut asked = Vec::new();
+    for period in 0..60 {
+        match decide(&Settings::default(), &mut memory, &full).reason {
+            Reason::Busy { .. } => asked.push(period),
+            Reason::Fine { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, [0, 9, 26, 59], "{asked:?}");
+}
+
+#[test]
 fn the_order_of_actions_never_leaves_a_queue_alone() {
     let busy = view(&[1.0], &[(0, 0.3), (0, 0.3), (0, 0.4)], 1.0, 0.0);
     let now = Layout::of(&busy);

@@ -58,8 +58,14 @@ impl<W: Write> Recorder<W> {
             self.writer = Some(TraceWriter::begin(to, machine(&seen.view))?);
             self.begun = time;
         }
+        let mut members: BTreeMap<String, u32> = BTreeMap::new();
         for vm in &seen.vms {
-            self.sums.entry(group_of(vm)).or_default().add(vm, &seen.view);
+            let group = group_of(vm);
+            let member = members.entry(group.clone()).or_default();
+            *member += 1;
+            // Other VMs may have the same name.
+            let group = if *member == 1 { group } else { format!("{group}#{member}") };
+            self.sums.entry(group).or_default().add(vm, &seen.view);
         }
         self.periods += 1;
         if time - self.begun < self.seconds {
@@ -153,6 +159,23 @@ mod tests {
             ..VmSeen::default()
         };
         Seen { view, vms: vec![vm("web", &[0, 1]), vm("db", &[2])], ..Seen::default() }
+    }
+
+    #[test]
+    fn vms_of_the_same_name_are_recorded_each() {
+        let mut bytes = Vec::new();
+        let mut recorder = Recorder::new(&mut bytes, 1.0);
+        for period in 0..11 {
+            let mut both = seen(0.2, 0.0);
+            for (vm, queue) in both.vms.iter_mut().zip([0, 2]) {
+                (vm.name, vm.queues) = ("a".to_owned(), vec![queue]);
+            }
+            recorder.take(f64::from(period) / 10.0, &both).unwrap();
+        }
+        let (trace, _) = Trace::parse(&bytes).unwrap();
+        assert_eq!(trace.groups.iter().map(|group| group.vms * group.queues).sum::<u32>(), 2);
+        let requests: f64 = trace.phases[0].loads.values().map(|load| load.requests).sum();
+        assert!((requests - 4e5).abs() < 1.0, "{requests}");
     }
 
     #[test]

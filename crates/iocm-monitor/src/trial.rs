@@ -74,6 +74,11 @@ impl Trial {
         (queues == before && self.layout.0.keys().flatten().all(has)).then(|| self.layout.clone())
     }
 
+    /// Tests whether no core was added, although the trial is one of more: somebody refused it.
+    pub(super) fn was_refused(&self, cores: usize) -> bool {
+        self.direction == Direction::More && cores <= self.before
+    }
+
     /// The seconds that a request takes longer without a dedicated core, if one side of the trial had none.
     pub(super) fn longer_alone(&self, cores: usize, load: &LoadProfile) -> Option<f64> {
         let (alone, own) = match (self.before, cores) {

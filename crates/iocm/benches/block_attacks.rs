@@ -302,8 +302,8 @@ fn request(
     const STATUS: u64 = DATA + 0x100;
     const RANGE: u64 = DATA + 0x200;
     const ROOM: u64 = DATA + 0x1000;
-    /// VIRTIO_BLK_F_DISCARD and VIRTIO_BLK_F_WRITE_ZEROES.
-    const MORE: u64 = 1 << 13 | 1 << 14;
+    /// VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_DISCARD and VIRTIO_BLK_F_WRITE_ZEROES.
+    const MORE: u64 = 1 << 9 | 1 << 13 | 1 << 14;
     let mut driver = Driver::new(QUEUE, FEATURES);
     let mut front = connect(socket)?;
     front.negotiate(&driver, MORE)?;

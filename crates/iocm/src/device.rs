@@ -49,6 +49,11 @@ pub trait Device: Send + Sync + std::fmt::Debug {
     /// The feature bits of the device type; those of every virtio device are added.
     fn features(&self) -> u64;
 
+    /// The feature bits that are not offered, but accepted of guests that have them from an earlier daemon.
+    fn accepted_features(&self) -> u64 {
+        0
+    }
+
     /// The protocol features of the device type beside those of every device.
     fn protocol_features(&self) -> u64 {
         0

@@ -30,6 +30,12 @@ impl LogLimit {
         (self.lines.fetch_add(1, Ordering::Relaxed) < LINES).then_some(0)
     }
 
+    /// The lines of this period, those included that were not written.
+    #[cfg(test)]
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines.load(Ordering::Relaxed)
+    }
+
     /// Writes a warning, unless there were too many.
     pub fn warn(&self, line: impl FnOnce() -> String) {
         match self.admit(now_ns()) {

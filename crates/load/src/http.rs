@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::crowd::{Crowd, Happened};
 use super::error::demand;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, ThreadPart};
 use super::tally::Tally;
-use super::threads::{self, Part, share};
+use super::threads::{self, Part};
 use super::{LoadError, LoadResult, Protocol, machine};
 pub(super) use answer::Asking;
 
@@ -56,7 +56,7 @@ impl HttpLoad {
             load: self,
             sources: &sources,
             request: request.as_bytes(),
-            connections: share(self.connections, index, self.threads),
+            part: ThreadPart { connections: self.connections, threads: self.threads, index },
             crowd: None,
             tally: Tally::default(),
         };
@@ -86,7 +86,7 @@ struct Requests<'a> {
     load: &'a HttpLoad,
     sources: &'a [IpAddr],
     request: &'a [u8],
-    connections: u32,
+    part: ThreadPart,
     crowd: Option<Crowd<Asking>>,
     tally: Tally,
 }
@@ -94,7 +94,7 @@ struct Requests<'a> {
 impl Part for Requests<'_> {
     fn open(&mut self) -> Result<(), LoadError> {
         let began = Instant::now();
-        let mut crowd = Crowd::new(&[self.load.server], (0..self.connections).map(|_| Asking::default()))?;
+        let mut crowd = Crowd::new(&[self.load.server], (0..self.part.share()).map(|_| Asking::default()))?;
         self.tally.failed_connections = crowd.open(self.sources)?;
         self.tally.opening = began.elapsed();
         self.crowd = Some(crowd);
@@ -104,10 +104,9 @@ impl Part for Requests<'_> {
     fn measure(mut self, begin: Instant) -> Result<Tally, LoadError> {
         let Some(mut crowd) = self.crowd.take() else { return Ok(self.tally) };
         let load = self.load;
-        let part = f64::from(self.connections) / f64::from(load.connections);
-        let schedule = Schedule::new(begin, load.rate * part, load.duration);
+        let schedule = Schedule::new(begin, load.rate, load.duration, self.part);
         let end = begin + load.duration;
-        let count = self.connections as usize;
+        let count = self.part.share() as usize;
         let mut idle: VecDeque<usize> = (0..count).filter(|&index| crowd.waiting(index).is_some()).collect();
         let mut asked: Vec<Option<u64>> = vec![None; count];
         let mut under_way = 0usize;

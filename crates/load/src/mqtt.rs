@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::crowd::{Crowd, Happened};
 use super::error::demand;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, ThreadPart};
 use super::tally::Tally;
 use super::threads::{self, Part, share};
 use super::{LoadError, LoadResult, Protocol, machine};
@@ -93,7 +93,7 @@ impl MqttLoad {
             sources: &sources,
             run: run.wrapping_add(u64::from(index)),
             subscribers: share(self.subscribers, index, self.threads),
-            publishers: share(self.connections, index, self.threads),
+            part: ThreadPart { connections: self.connections, threads: self.threads, index },
             crowd: None,
             tally: Tally::default(),
         };
@@ -126,7 +126,8 @@ struct Messages<'a> {
     sources: &'a [IpAddr],
     run: u64,
     subscribers: u32,
-    publishers: u32,
+    /// Its part of the publishers.
+    part: ThreadPart,
     crowd: Option<Crowd<Client>>,
     tally: Tally,
 }
@@ -139,7 +140,7 @@ impl Part for Messages<'_> {
             let role = if index < self.subscribers { Role::Subscriber } else { Role::Publisher };
             Client::new(run, index, role, acknowledged)
         };
-        let clients = (0..self.subscribers + self.publishers).map(client);
+        let clients = (0..self.subscribers + self.part.share()).map(client);
         let mut crowd = Crowd::new(&self.load.brokers, clients)?;
         self.tally.failed_connections = crowd.open(self.sources)?;
         self.tally.opening = began.elapsed();
@@ -150,8 +151,7 @@ impl Part for Messages<'_> {
     fn measure(mut self, begin: Instant) -> Result<Tally, LoadError> {
         let Some(mut crowd) = self.crowd.take() else { return Ok(self.tally) };
         let load = self.load;
-        let part = f64::from(self.publishers) / f64::from(load.connections);
-        let schedule = Schedule::new(begin, load.rate * part, load.duration);
+        let schedule = Schedule::new(begin, load.rate, load.duration, self.part);
         let end = begin + load.duration;
         let mut seen = Seen::new(schedule.total());
         let mut last = end;
@@ -197,7 +197,7 @@ impl Messages<'_> {
         number: u64,
         (packet, payload): &mut (Vec<u8>, Vec<u8>),
     ) {
-        let turn = (number % u64::from(self.publishers)) as u32;
+        let turn = (number % u64::from(self.part.share())) as u32;
         let index = (self.subscribers + turn) as usize;
         if crowd.waiting(index).is_none_or(|waiting| waiting > MOST_WAITING) {
             return;

@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -176,18 +177,22 @@ fn watch(
         return Ok(ExitCode::SUCCESS);
     }
     let mut figures = arguments.every.map(|every| Every::new(Duration::from_nanos(every)));
+    let mut printer = figures.as_ref().map(|_| Printer::start()).transpose()?;
     loop {
         let next = figures.as_ref().map(|every| every.next).into_iter().chain(manager.next()).min();
         let goes_on = next.is_none_or(|next| pause(next, stop));
         manager.tell(|within| daemon.pool().answers(within));
         if figures.as_mut().is_some_and(|every| every.is_due() || !goes_on) {
-            let mut out = std::io::stdout().lock();
-            serde_json::to_writer(&mut out, &daemon.figures())?;
-            writeln!(out)?;
-            out.flush()?;
+            let line = serde_json::to_vec(&daemon.figures())?;
+            if let Some(printer) = &printer {
+                printer.print(line);
+            }
         }
         if !goes_on {
             manager.stopping();
+            if let Some(printer) = printer.take() {
+                printer.end();
+            }
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -206,10 +211,73 @@ impl Every {
 
     /// Tests whether they are due now, and if so sets the next time.
     fn is_due(&mut self) -> bool {
-        let due = Instant::now() >= self.next;
+        let now = Instant::now();
+        let due = now >= self.next;
         if due {
-            self.next += self.interval;
+            // Times that were missed are left out.
+            let next = self.next + self.interval;
+            self.next = if next > now { next } else { now + self.interval };
         }
         due
+    }
+}
+
+/// The thread that prints the figures: the devices are served whether or not somebody reads them.
+struct Printer {
+    lines: SyncSender<Vec<u8>>,
+    ended: Receiver<()>,
+}
+
+/// The lines that wait for a slow reader. Further ones are left out.
+const LINES_WAITING: usize = 16;
+/// The time for which the end waits for a slow reader.
+const PRINTER_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Printer {
+    fn start() -> anyhow::Result<Self> {
+        let (lines, to_print) = sync_channel::<Vec<u8>>(LINES_WAITING);
+        let (ends, ended) = channel();
+        let print = |mut line: Vec<u8>| {
+            line.push(b'\n');
+            let mut out = std::io::stdout().lock();
+            out.write_all(&line).and_then(|()| out.flush())
+        };
+        let body = move || {
+            if let Err(error) = to_print.iter().try_for_each(print) {
+                tracing::warn!("No more figures are printed: {error}");
+            }
+            let _ = ends.send(());
+        };
+        let thread = std::thread::Builder::new().name("printer".to_owned());
+        thread.spawn(body).context("Could not start a thread for the figures")?;
+        Ok(Self { lines, ended })
+    }
+
+    fn print(&self, line: Vec<u8>) {
+        // Either the reader is slow, or nothing can be printed any more.
+        let _ = self.lines.try_send(line);
+    }
+
+    /// Waits until all lines are printed, or for [`PRINTER_PATIENCE`].
+    fn end(self) {
+        drop(self.lines);
+        let _ = self.ended.recv_timeout(PRINTER_PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_were_missed_are_left_out() {
+        let interval = Duration::from_secs(10);
+        for (late, next) in [(3, 7), (10, 10), (95, 10)] {
+            let now = Instant::now();
+            let mut every = Every { interval, next: now - Duration::from_secs(late) };
+            assert!(every.is_due() && !every.is_due(), "{late}");
+            let until = (every.next - now).as_secs_f64();
+            assert!((until - f64::from(next)).abs() < 1.0, "{late}: {until}");
+        }
     }
 }

@@ -3,8 +3,11 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use iocm::ring::RingFeatures;
+use iocm::testing::{BlockDriver, FrontEnd};
 
 fn serve(config: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
@@ -58,6 +61,41 @@ fn it_serves_until_a_signal_and_leaves_nothing() {
         assert!(!socket.exists());
         assert_eq!(lines.count() > 0, !arguments.is_empty());
     }
+}
+
+/// A daemon with a disk, which prints its figures to a pipe, and that pipe.
+fn printing(directory: &Path, every: &str) -> (Child, ChildStdout, UnixStream) {
+    let (config, socket) = (directory.join("iocm.toml"), directory.join("disk.sock"));
+    let text = format!(
+        "[[device]]\nname = \"disk\"\ntype = \"block\"\nsocket = {socket:?}\n[control]\nsocket = \"\"\nmount = \"\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut child = serve(&config).args(["--every", every]).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&socket);
+    let out = child.stdout.take().unwrap();
+    (child, out, UnixStream::connect(&socket).unwrap())
+}
+
+#[test]
+fn it_serves_on_when_nobody_takes_its_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, out, stream) = printing(directory.path(), "50ms");
+    drop(out);
+    std::thread::sleep(Duration::from_secs(1));
+    let mut front = FrontEnd::new(stream).unwrap();
+    front.negotiate(&BlockDriver::new(16, RingFeatures::default()).driver, 0).unwrap();
+    assert_eq!(end(&mut child), Some(0));
+}
+
+#[test]
+fn it_ends_at_a_signal_while_nobody_reads_its_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, _out, _stream) = printing(directory.path(), "1ms");
+    // A pipe has room for 64 KiB.
+    std::thread::sleep(Duration::from_secs(2));
+    let begin = Instant::now();
+    assert_eq!(end(&mut child), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{Action, Core, Layout, QueueView, View, WorkerCore, WorkerView};
 use host::CpuSet;
 use host::scheduling::{ThreadId, nodes, online};
 use host::vms::{Vm, Vms};
+use iocm::control::Errno;
 use iocm::control::client::{Client, ClientError};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,10 @@ pub struct Workers {
     at: BTreeMap<WorkerCore, Vec<String>>,
     /// Workers by core that poll adaptively or always; not those that are set to sleep always.
     polled: BTreeMap<WorkerCore, bool>,
+    /// The daemon has a worker for each device (`arrangement = "per-device"`).
+    per_device: bool,
+    /// Workers that the daemon did not remove, because they stay as long as their device does.
+    owners: BTreeSet<String>,
     /// The workers that poll always because the monitor set them to.
     set_to_poll: BTreeSet<String>,
     front_ends: BTreeMap<i32, Vec<ThreadId>>,
@@ -65,6 +70,8 @@ impl Workers {
             next_number: 0,
             at: BTreeMap::new(),
             polled: BTreeMap::new(),
+            per_device: false,
+            owners: BTreeSet::new(),
             set_to_poll: BTreeSet::new(),
             front_ends: BTreeMap::new(),
             discovered: None,
@@ -85,19 +92,24 @@ impl Workers {
     fn lose(&mut self, error: ClientError) -> Trouble {
         (self.client, self.before) = (None, None);
         self.at.clear();
+        self.owners.clear();
         if is_gone(&error) {
             self.set_to_poll.clear();
         }
         error.into()
     }
 
-    fn usable(&self) -> Result<Vec<Core>, Trouble> {
+    /// The CPUs that workers of the daemon with this process may have: those of its control group, or of the monitor's where
+    /// the daemon's process cannot be seen.
+    fn usable(&self, daemon: Option<i32>) -> Result<Vec<Core>, Trouble> {
         let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
-        let own = own_cpuset(&self.root);
+        let of = |pid: i32| ThreadId { pid, tid: pid }.cpuset(&self.root);
+        let seen = daemon.filter(|pid| self.root.join(format!("proc/{pid}")).exists());
+        let allowed = seen.or_else(|| i32::try_from(std::process::id()).ok()).and_then(of);
         let nodes = nodes(&self.root);
         let may = |cpu: &u32| {
             self.cores.as_ref().is_none_or(|cores| cores.contains(*cpu))
-                && own.as_ref().is_none_or(|own| own.contains(*cpu))
+                && allowed.as_ref().is_none_or(|allowed| allowed.contains(*cpu))
         };
         let cores: Vec<Core> = online
             .iter()
@@ -105,7 +117,8 @@ impl Workers {
             .map(|number| Core { number, node: nodes.get(&number).copied().unwrap_or(0) })
             .collect();
         if cores.len() < 2 {
-            let why = own.map_or_else(String::new, |own| format!("; its control group leaves it {own}"));
+            let why = allowed
+                .map_or_else(String::new, |cpus| format!("; the daemon's control group leaves it {cpus}"));
             return Err(Trouble::Cores { usable: cores.len() as u64, online: online.to_string(), why });
         }
         Ok(cores)
@@ -138,11 +151,6 @@ fn threads_of(root: &Path, pid: i32) -> Vec<i32> {
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
-fn own_cpuset(root: &Path) -> Option<CpuSet> {
-    let pid = i32::try_from(std::process::id()).ok()?;
-    ThreadId { pid, tid: pid }.cpuset(root)
-}
-
 /// The growth of a counter since the last look.
 fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
     // A queue has its counters beside its other attributes.
@@ -153,11 +161,11 @@ fn grown(now: &Json, before: Option<&Json>, counter: &str) -> f64 {
 
 impl Actuator for Workers {
     fn look(&mut self) -> Result<Seen, Trouble> {
-        let cores = self.usable()?;
         let now = match self.client().and_then(|client| client.get("")) {
             Ok(now) => now,
             Err(error) => return Err(self.lose(error)),
         };
+        let cores = self.usable(now["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()))?;
         let time = Instant::now();
         let (before_time, before) = self.before.take().unwrap_or((time, Json::Null));
         let seconds = (time - before_time).as_secs_f64();
@@ -181,9 +189,26 @@ impl Actuator for Workers {
         self.forget_changed(&now);
         self.at.clear();
         self.polled.clear();
+        self.per_device =
+            now["configuration"].as_str().is_some_and(|text| text.contains("arrangement = \"per-device\""));
+        self.owners.retain(|worker| now["workers"].get(worker).is_some());
+        let serves = |worker: &str| {
+            let is_its = |queue: &Json| queue["worker"] == worker && queue["state"] == "served";
+            objects("queues").values().any(is_its)
+        };
+        let mut idle_owners: BTreeSet<String> =
+            self.owners.iter().filter(|worker| !serves(worker)).cloned().collect();
+        if idle_owners.len() == objects("workers").len() {
+            // The others were removed.
+            idle_owners.clear();
+        }
         let mut workers = Vec::new();
         for (name, worker) in objects("workers") {
             let Some(number) = number_in(name) else { continue };
+            if idle_owners.contains(name) {
+                // It is no place for queues any more, and stays with its device.
+                continue;
+            }
             let only = worker["cpu"].as_str().and_then(CpuSet::parse).and_then(|cpus| cpus.only());
             let core = only.filter(|cpu| cores.iter().any(|core| core.number == *cpu));
             self.at.entry(core).or_default().push(name.clone());
@@ -387,7 +412,12 @@ impl Workers {
             }
             Action::Remove { at } => {
                 for worker in self.at.remove(&at).unwrap_or_default() {
-                    self.client()?.remove(&worker)?;
+                    match self.client()?.remove(&worker) {
+                        Err(ClientError::Refused(error)) if self.per_device && error.errno == Errno::Busy => {
+                            self.owners.insert(worker);
+                        }
+                        outcome => outcome?,
+                    }
                 }
             }
         }

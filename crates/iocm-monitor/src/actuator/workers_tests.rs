@@ -112,6 +112,72 @@ fn no_worker_is_removed_for_one_that_was_not_made() {
     assert_eq!(asked.try_iter().collect::<Vec<_>>(), ["get", "create"]);
 }
 
+#[test]
+fn the_cores_are_those_of_the_daemon_s_control_group() {
+    let host = host();
+    let own = std::process::id();
+    let files = format!(
+        "\n== /proc/4242/cgroup\n0::/daemon\n== /proc/4242/task/4242/cgroup\n0::/daemon\n\
+         == /proc/{own}/cgroup\n0::/monitor\n== /proc/{own}/task/{own}/cgroup\n0::/monitor\n\
+         == /sys/fs/cgroup/daemon/cpuset.cpus.effective\n1-2\n== /sys/fs/cgroup/monitor/cpuset.cpus.effective\n2-3\n"
+    );
+    unpack(&files, host.path()).unwrap();
+    let mut workers = workers(host.path(), |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut pid = 4242;
+        while let Some(Ok(_)) = lines.next() {
+            let tree = json!({ "pid": pid, "workers": { "w.0": {} }, "queues": {} });
+            writeln!(&stream, "{}", json!({ "ok": true, "value": tree })).unwrap();
+            pid = 4243;
+        }
+    });
+    for cpus in [[1, 2], [2, 3]] {
+        let view = workers.look().unwrap().view;
+        assert_eq!(view.cores.iter().map(|core| core.number).collect::<Vec<_>>(), cpus);
+    }
+    workers.cores = CpuSet::parse("3");
+    let trouble = workers.usable(Some(4242)).unwrap_err().told();
+    assert!(trouble.contains("the daemon's control group leaves it 1-2"), "{trouble}");
+}
+
+#[test]
+fn a_worker_that_stays_with_its_device_is_no_place_once_it_is_empty() {
+    let host = host();
+    let (told, asked) = std::sync::mpsc::channel();
+    let mut workers = workers(host.path(), move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut moved = false;
+        while let Some(Ok(line)) = lines.next() {
+            let request: Json = serde_json::from_str(&line).unwrap();
+            let operation = request["op"].as_str().unwrap().to_owned();
+            moved |= operation == "move";
+            let of = |own: &str| json!({ "worker": if moved { "w.2" } else { own }, "state": "served" });
+            let tree = json!({
+                "configuration": "[workers]\narrangement = \"per-device\"\n",
+                "workers": { "w.0": {}, "w.1": {}, "w.2": { "cpu": "3" } },
+                "queues": { "vq.0.0": of("w.0"), "vq.1.0": of("w.1") },
+            });
+            let error = json!({ "errno": "EBUSY", "message": "it serves only d.0" });
+            let answer = match operation.as_str() {
+                "remove" => json!({ "ok": false, "error": error }),
+                _ => json!({ "ok": true, "value": tree }),
+            };
+            told.send(operation).unwrap();
+            writeln!(&stream, "{answer}").unwrap();
+        }
+    });
+    let wanted = |view: &View| {
+        let now = Layout::of(view);
+        now.actions_to(&crate::balance(&view.queues, &view.cores[3..], &now))
+    };
+    let actions = wanted(&workers.look().unwrap().view);
+    assert!(actions.contains(&Action::Remove { at: None }), "{actions:?}");
+    assert_eq!(workers.act(&actions, &Layout::default()).unwrap(), [""; 0]);
+    assert_eq!(wanted(&workers.look().unwrap().view), []);
+    let removed = asked.try_iter().filter(|operation| operation == "remove").count();
+    assert_eq!(removed, 2);
+}
+
 /// A daemon with these workers, which poll as set, and refuses to set `w.2` to anything but always. It tells what was set.
 fn polling_daemon(root: &Path, polling: &[(&str, &str)]) -> (Workers, std::sync::mpsc::Receiver<String>) {
     let (told, set) = std::sync::mpsc::channel();

@@ -21,14 +21,17 @@ fn what_is_not_said_is_usual() {
 fn everything_can_be_said() {
     let text = "[workers]\narrangement = \"per-device\"\ncount = 3\ncpus = [\"2\", \"4-6,8\"]\npolling = \"always\"\n\
         longest-nap-us = 50\n[[device]]\nname = \"a\"\ntype = \"block\"\nsocket = \"/run/a\"\npath = \"/x\"\n\
-        read-only = true\ndirect = true\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
+        read-only = true\ndirect = true\nblock-size = 4096\nserial = \"s\"\nqueues = 4\nrequests-per-second = 5\nbytes-per-second = 6\n";
     let config = Config::parse(text).unwrap();
     assert_eq!(config.workers.arrangement, Arrangement::PerDevice);
     assert_eq!(config.workers.worker(1).unwrap().cpus, [4, 5, 6, 8]);
     assert_eq!(config.workers.polling(), Polling::Always);
     let block = config.devices[0].block();
     assert!(block.read_only && block.direct);
-    assert_eq!((block.queues, block.requests_a_second, block.bytes_a_second), (4, 5, 6));
+    assert_eq!(
+        (block.queues, block.requests_a_second, block.bytes_a_second, block.block_size),
+        (4, 5, 6, 4096)
+    );
 }
 
 #[test]
@@ -40,6 +43,7 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(refused(&format!("{DISK}{DISK}")).contains("called a"));
     assert!(refused(&format!("{DISK}{}", DISK.replace("\"a\"", "\"b\""))).contains("/run/a"));
     assert!(refused(&format!("{DISK}queues = 0")).contains("0 queues"));
+    assert!(refused(&format!("{DISK}block-size = 8192")).contains("block-size = 8192"));
     assert!(refused(&format!("{DISK}serial = \"123456789012345678901\"")).contains("20 bytes"));
     assert!(refused(&format!("{DISK}path = \"/x\"\nnull-size-bytes = 1")).contains("null-size-bytes"));
     assert!(refused(&DISK.replace("block", "tape")).contains("tape"));

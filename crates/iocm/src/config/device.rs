@@ -2,7 +2,7 @@
 
 use super::net::{self, NetBackend};
 use super::{ConfigError, SocketsConfig, is_usual};
-use crate::device::block::{BlockOptions, SERIAL_BYTES};
+use crate::device::block::{BlockOptions, SECTOR, SERIAL_BYTES};
 use crate::device::net::{LinkOptions, NetOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,6 +40,9 @@ pub struct DeviceConfig {
     /// Bypass the host's page cache (`O_DIRECT`).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub direct: bool,
+    /// The block size of the disk that the guest sees, bytes: 512, 1024, 2048 or 4096.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u32>,
     /// The serial number of the disk, at most 20 bytes.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub serial: String,
@@ -93,6 +96,7 @@ impl DeviceConfig {
             null_size_bytes: None,
             read_only: false,
             direct: false,
+            block_size: None,
             serial: String::new(),
             queues: one(),
             backend: None,
@@ -115,6 +119,9 @@ impl DeviceConfig {
         }
         if self.serial.len() > SERIAL_BYTES {
             return invalid(format!("the serial number of {name} has more than {SERIAL_BYTES} bytes"));
+        }
+        if let Some(size) = self.block_size.filter(|size| ![512, 1024, 2048, 4096].contains(size)) {
+            return invalid(format!("{name} has block-size = {size}, expected 512, 1024, 2048 or 4096"));
         }
         if !(1..=256).contains(&self.queues) {
             return invalid(format!("{name} has {} queues, and 1 to 256 can be", self.queues));
@@ -173,13 +180,14 @@ impl DeviceConfig {
             || self.null_size_bytes.is_some()
             || self.read_only
             || self.direct
+            || self.block_size.is_some()
             || !self.serial.is_empty();
         let invalid = |what: &str| Err(ConfigError::Invalid(format!("{} is {what}", self.name)));
         match self.kind {
             DeviceType::Block if of_net => invalid("a disk: leave out backend, mac and mtu"),
-            DeviceType::Net if of_block => {
-                invalid("a network device: leave out path, null-size-bytes, read-only, direct and serial")
-            }
+            DeviceType::Net if of_block => invalid(
+                "a network device: leave out path, null-size-bytes, read-only, direct, block-size and serial",
+            ),
             DeviceType::Net => self.net().map(drop),
             DeviceType::Block => Ok(()),
         }
@@ -193,6 +201,7 @@ impl DeviceConfig {
             null_size: self.null_size_bytes.unwrap_or(1 << 30),
             read_only: self.read_only,
             direct: self.direct,
+            block_size: self.block_size.unwrap_or(SECTOR as u32),
             serial: self.serial.clone(),
             queues: self.queues,
             requests_a_second: self.requests_per_second,

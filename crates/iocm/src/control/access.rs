@@ -29,13 +29,6 @@ impl Access {
     }
 }
 
-/// The supplementary groups of a process, from the text of `/proc/PID/status`.
-#[must_use]
-pub(super) fn groups(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    line.into_iter().flat_map(str::split_ascii_whitespace).filter_map(|group| group.parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,7 +39,5 @@ mod tests {
         assert!(access.allows(0, &[]) && access.allows(500, &[]) && access.allows(9, &[1, 77]));
         assert!(!access.allows(9, &[1, 500]));
         assert!(!Access { group: None, ..access }.allows(9, &[77]));
-        assert_eq!(groups("Name:\tx\nGroups:\t4 24 77 \nNStgid:\t1\n"), [4, 24, 77]);
-        assert!(groups("Groups:\n").is_empty() && groups("").is_empty());
     }
 }

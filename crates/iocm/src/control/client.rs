@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The longest answer. A tree of a thousand devices takes some 2 MiB.
-const LONGEST: usize = 64 << 20;
+const LONGEST: usize = 8 << 20;
+/// The most memory that its values may take: an object of a few bytes takes hundreds.
+const MOST_MEMORY: usize = 128 << 20;
+const OF_OBJECT: usize = 640;
+const OF_VALUE: usize = 128;
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -195,6 +199,9 @@ impl Client {
                 source: io::ErrorKind::UnexpectedEof.into(),
             });
         }
+        if line.len() >= LONGEST || memory(&line) > MOST_MEMORY {
+            return Err(self.no_answer("it is too long"));
+        }
         let answer: Json = serde_json::from_slice(&line).map_err(|_| self.no_answer("it is not JSON"))?;
         if answer["ok"].as_bool() == Some(true) {
             return Ok(answer);
@@ -240,6 +247,17 @@ impl Client {
     }
 }
 
+/// The memory that the values of a JSON text take at most.
+fn memory(text: &[u8]) -> usize {
+    // Each value but the first follows one of these, which texts have too.
+    let of = |byte: &u8| match byte {
+        b'{' => OF_OBJECT,
+        b',' | b'[' => OF_VALUE,
+        _ => 0,
+    };
+    text.iter().map(of).sum()
+}
+
 /// Flattens a value that was read at `path`: all attributes with their paths, in order.
 #[must_use]
 pub fn flat(path: &str, value: &Json) -> Vec<(String, Json)> {
@@ -273,6 +291,32 @@ pub fn plain(value: &Json) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// The error of a client whose daemon answers so, and then says nothing more.
+    fn error_of_answer(value: &str) -> String {
+        let (ours, mut daemons) = UnixStream::pair().unwrap();
+        let answer = format!("{{\"ok\":true,\"value\":{value}}}\n");
+        let writer = std::thread::spawn(move || {
+            // The client may close before it has all.
+            let _ = daemons.write_all(answer.as_bytes());
+        });
+        let mut client = Client { path: "/daemon".into(), stream: BufReader::new(ours), limit: None };
+        let outcome = client.get("");
+        drop(client);
+        writer.join().unwrap();
+        match outcome {
+            Ok(_) => String::new(),
+            Err(error) => std::error::Error::source(&error).unwrap().to_string(),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_would_take_much_memory_is_refused() {
+        let objects = |number: usize| format!("[{}]", vec![r#"{"":0}"#; number].join(","));
+        assert_eq!(error_of_answer(&objects(100_000)), "");
+        assert_eq!(error_of_answer(&objects(200_000)), "it is too long");
+        assert_eq!(error_of_answer(&format!("\"{}\"", "x".repeat(LONGEST))), "it is too long");
+    }
 
     #[test]
     fn a_tree_is_lines() {

@@ -369,7 +369,9 @@ impl From<DaemonError> for ControlError {
             DaemonError::Storage { ref source, .. } => {
                 let errno = match source {
                     StorageError::Open { source, .. } | StorageError::Size { source, .. } => of_host(source),
-                    StorageError::Kind { .. } | StorageError::Format { .. } => Errno::Invalid,
+                    StorageError::Kind { .. }
+                    | StorageError::Format { .. }
+                    | StorageError::BlockSize { .. } => Errno::Invalid,
                 };
                 Self::of(errno, &error)
             }

@@ -2,7 +2,7 @@
 
 mod connection;
 
-use super::access::{Access, groups};
+use super::access::Access;
 use crate::daemon::Daemon;
 use crate::inherited::{Inheritance, ListenerFile};
 use crate::listener::{Listener, Waker};
@@ -11,6 +11,7 @@ use connection::PeerConnection;
 use files::Missing;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -168,13 +169,40 @@ fn may(stream: &UnixStream, access: Access) -> Result<(), String> {
         socket_peercred(stream).map_err(|error| format!("the kernel does not say who it is: {error}"))?;
     let mut of_peer = vec![peer.gid.as_raw()];
     if access.group.is_some() {
-        // Supplementary groups: the kernel checked them against the socket's mode when the peer connected.
-        let status = std::fs::read_to_string(format!("/proc/{}/status", peer.pid.as_raw_pid()));
-        of_peer.extend(groups(&status.unwrap_or_default()));
+        of_peer
+            .extend(groups(stream).map_err(|error| format!("the kernel does not tell its groups: {error}"))?);
     }
     match access.allows(peer.uid.as_raw(), &of_peer) {
         true => Ok(()),
         false => Err(format!("user {} may not use the control socket", peer.uid.as_raw())),
+    }
+}
+
+/// The supplementary groups that a peer had when it connected (`SO_PEERGROUPS`, Linux 4.13).
+fn groups(stream: &UnixStream) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut bytes = libc::socklen_t::try_from(size_of_val(&groups[..])).unwrap_or(libc::socklen_t::MAX);
+        // SAFETY: the kernel writes at most `bytes` bytes, which is the size of `groups`.
+        let outcome = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        match outcome {
+            0 => {
+                groups.truncate(count);
+                return Ok(groups);
+            }
+            // The number of bytes that it takes has been written.
+            _ if count > groups.len() => groups.resize(count, 0),
+            _ => return Err(io::Error::last_os_error()),
+        }
     }
 }
 

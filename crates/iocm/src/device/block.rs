@@ -35,6 +35,8 @@ pub struct BlockOptions {
     pub read_only: bool,
     /// Bypass the host's page cache (`O_DIRECT`).
     pub direct: bool,
+    /// The block size that the guest sees, bytes.
+    pub block_size: u32,
     /// Its serial number, at most 20 bytes.
     pub serial: String,
     /// The largest number of queues.
@@ -52,6 +54,7 @@ impl Default for BlockOptions {
             null_size: 1 << 30,
             read_only: false,
             direct: false,
+            block_size: SECTOR as u32,
             serial: String::new(),
             queues: 1,
             requests_a_second: 0,
@@ -81,6 +84,12 @@ impl BlockDevice {
             Some(path) => Storage::open(path, options.read_only, options.direct)?,
             None => Storage::Null,
         };
+        Self::over(storage, options)
+    }
+
+    /// The device over a file that is open.
+    fn over(storage: Storage, options: BlockOptions) -> Result<Arc<Self>, StorageError> {
+        storage.check_block_size(options.block_size)?;
         let size = storage.size()?.unwrap_or(options.null_size);
         Ok(Arc::new(Self {
             capacity: AtomicU64::new(size / SECTOR),
@@ -94,7 +103,7 @@ impl BlockDevice {
     /// Makes the handler of one of its queues, which has `size` descriptors.
     #[must_use]
     pub fn queue(self: &Arc<Self>, size: u16) -> BlockQueue {
-        BlockQueue::new(Arc::clone(self), size)
+        BlockQueue::new(Arc::clone(self), size, false)
     }
 
     /// Sectors.
@@ -119,6 +128,10 @@ impl Device for Arc<BlockDevice> {
         features(self)
     }
 
+    fn accepted_features(&self) -> u64 {
+        if self.options.read_only { 0 } else { config::ACCEPTED }
+    }
+
     fn protocol_features(&self) -> u64 {
         ProtocolFeatures::INFLIGHT
     }
@@ -127,8 +140,8 @@ impl Device for Arc<BlockDevice> {
         self.options.queues
     }
 
-    fn handler(&self, _index: u16, size: u16, _features: VirtioFeatures) -> Box<dyn Handler> {
-        Box::new(self.queue(size))
+    fn handler(&self, _index: u16, size: u16, features: VirtioFeatures) -> Box<dyn Handler> {
+        Box::new(BlockQueue::new(Arc::clone(self), size, config::is_write_through(features)))
     }
 
     fn limits(&self) -> Vec<[&Limit; 2]> {

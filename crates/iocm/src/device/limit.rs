@@ -11,7 +11,7 @@ pub struct Limit {
     rate: AtomicU64,
     /// The units that may be used now; negative after a large request.
     credit: AtomicI64,
-    /// The time at which credit was last added, nanoseconds of the monotonic clock.
+    /// The time up to which credit was added, nanoseconds of the monotonic clock: a part of a unit is added later.
     given: AtomicU64,
 }
 
@@ -45,10 +45,11 @@ impl Limit {
         }
         let given = self.given.load(Ordering::Relaxed);
         // At a low rate one unit takes longer than that.
-        let passed = now.saturating_sub(given).min(BURST_NS.max(SECOND.div_ceil(rate)));
-        let credit = u128::from(passed) * u128::from(rate) / u128::from(SECOND);
+        let (passed, most) = (now.saturating_sub(given), BURST_NS.max(SECOND.div_ceil(rate)));
+        let credit = u128::from(passed.min(most)) * u128::from(rate) / u128::from(SECOND);
+        let to = if passed > most { now } else { given.saturating_add(time_of(credit, rate)) };
         // Only one of several queues adds the credit of the same time.
-        if credit > 0 && self.given.compare_exchange(given, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        if credit > 0 && self.given.compare_exchange(given, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             let most = (u128::from(BURST_NS) * u128::from(rate) / u128::from(SECOND)).max(1) as i64;
             let credit = credit as i64;
@@ -59,9 +60,8 @@ impl Limit {
         if credit > 0 {
             return None;
         }
-        let missing = u128::from(credit.unsigned_abs() + 1);
-        let wait = (missing * u128::from(SECOND)).div_ceil(u128::from(rate));
-        Some(u64::try_from(wait).unwrap_or(u64::MAX).max(1))
+        let needed = time_of(u128::from(credit.unsigned_abs() + 1), rate);
+        Some(self.given.load(Ordering::Relaxed).saturating_add(needed).saturating_sub(now).max(1))
     }
 
     /// Uses units.
@@ -70,6 +70,11 @@ impl Limit {
             self.credit.fetch_sub(i64::try_from(units).unwrap_or(i64::MAX), Ordering::Relaxed);
         }
     }
+}
+
+/// The time in which a rate gives so many units, nanoseconds.
+fn time_of(units: u128, rate: u64) -> u64 {
+    u64::try_from((units * u128::from(SECOND)).div_ceil(u128::from(rate))).unwrap_or(u64::MAX)
 }
 
 /// Limits of requests and of bytes a second.
@@ -125,8 +130,9 @@ mod tests {
         assert_eq!(limit.wait(0), None);
     }
 
-    /// The units that a device takes in so many nanoseconds, each as soon as a limit of this rate allows it.
-    fn used_in(time: u64, rate: u64) -> u64 {
+    /// The units that a device takes in so many nanoseconds, each as soon as a limit of this rate allows it, but waits that end late by
+    /// `late` nanoseconds.
+    fn used_in(time: u64, rate: u64, late: u64) -> u64 {
         let limit = Limit::new(rate);
         let (mut now, mut used) = (5 * SECOND, 0);
         let end = now + time;
@@ -136,7 +142,7 @@ mod tests {
                     limit.take(1);
                     used += 1;
                 }
-                Some(wait) => now += wait,
+                Some(wait) => now += wait + late,
             }
         }
         used
@@ -144,14 +150,22 @@ mod tests {
 
     #[test]
     fn a_second_gives_what_was_asked_for() {
-        let used = used_in(SECOND, 1000);
+        let used = used_in(SECOND, 1000, 0);
         assert!((995..=1025).contains(&used), "{used}");
+    }
+
+    #[test]
+    fn a_worker_that_wakes_up_late_still_gives_the_rate() {
+        for rate in [1000, 10_000, 50_000, 333_333] {
+            let used = used_in(SECOND, rate, 50_000);
+            assert!((rate * 98 / 100..=rate * 103 / 100).contains(&used), "{used} at {rate} a second");
+        }
     }
 
     #[test]
     fn low_rates_give_something_too() {
         for rate in [1, 7, 49, 50, 51] {
-            let used = used_in(20 * SECOND, rate);
+            let used = used_in(20 * SECOND, rate, 0);
             assert!((rate * 19..=rate * 20 + 1).contains(&used), "{used} in 20 s at {rate} a second");
         }
     }

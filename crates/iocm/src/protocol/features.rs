@@ -17,8 +17,6 @@ impl VirtioFeatures {
     pub const VERSION_1: u64 = 1 << 32;
     /// `VIRTIO_F_RING_PACKED`.
     pub const PACKED: u64 = 1 << 34;
-    /// `VIRTIO_F_RING_RESET`.
-    pub const RING_RESET: u64 = 1 << 40;
 
     /// The features that every device offers. `VIRTIO_F_ACCESS_PLATFORM` is not among them: the front-end would have to
     /// translate each address.

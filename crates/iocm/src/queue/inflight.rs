@@ -13,6 +13,7 @@ mod packed;
 mod split;
 
 use crate::memory::{MapError, Mapping};
+use crate::ring::LARGEST;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub use split::SplitInflight;
 pub struct InflightMemory {
     mapping: Arc<Mapping>,
     queues: u16,
+    /// The descriptors of each queue, as the front-end says.
     size: u16,
 }
 
@@ -39,37 +41,64 @@ impl InflightMemory {
     }
 
     fn bytes_a_queue(size: u16, packed: bool) -> u64 {
+        Self::needs(size, packed).next_multiple_of(ALIGNMENT)
+    }
+
+    fn needs(size: u16, packed: bool) -> u64 {
         let (head, entry) = if packed { packed::SIZES } else { split::SIZES };
-        (head + entry * u64::from(size)).next_multiple_of(ALIGNMENT)
+        head + entry * u64::from(size)
     }
 
-    /// The most descriptors for which each of this many queues has room in memory of this size, in whichever layout.
+    /// The same with room for rings that are larger than that: it follows what the specification lays out.
     #[must_use]
-    pub fn room(queues: u16, bytes: u64) -> u64 {
-        let each = bytes / u64::from(queues.max(1)) / ALIGNMENT * ALIGNMENT;
-        let of = |(head, entry): (u64, u64)| each.saturating_sub(head) / entry;
-        of(split::SIZES).min(of(packed::SIZES))
+    pub(crate) fn bytes_with_reserve(queues: u16, size: u16) -> u64 {
+        Self::bytes(queues, size) + Self::bytes(queues, LARGEST)
     }
 
-    /// Maps it.
+    /// Maps memory of the least size for this many queues of `size` descriptors.
     ///
     /// # Errors
     /// [`MapError`].
     pub fn map(file: &File, offset: u64, queues: u16, size: u16) -> Result<Self, MapError> {
+        Self::map_bytes(file, offset, queues, size, Self::bytes(queues, size))
+    }
+
+    /// Maps memory of this many bytes, which any back-end may have made.
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub fn map_bytes(file: &File, offset: u64, queues: u16, size: u16, bytes: u64) -> Result<Self, MapError> {
         if !offset.is_multiple_of(8) {
             return Err(MapError::Unaligned { offset });
         }
-        let mapping = Mapping::of_file(file, offset, Self::bytes(queues, size).max(1))?;
+        let least = u64::from(queues) * Self::needs(size, false);
+        if bytes < least {
+            return Err(MapError::Short { has: bytes, needs: least });
+        }
+        let bytes = bytes.min(Self::bytes_with_reserve(queues, size));
+        let mapping = Mapping::of_file(file, offset, bytes.max(1))?;
         Ok(Self { mapping: Arc::new(mapping), queues, size })
     }
 
-    /// The records of one queue; `None` if the memory was not made for it.
+    /// The records of one queue, which has more descriptors than was said if there is a reserve; `None` if there is no room.
     #[must_use]
     pub fn queue(&self, index: u16, size: u16, packed: bool) -> Option<Inflight> {
-        if index >= self.queues || size > self.size {
+        if index >= self.queues {
             return None;
         }
-        let start = u64::from(index) * Self::bytes_a_queue(self.size, packed);
+        let (usual, has) = (Self::bytes_a_queue(self.size, packed), self.mapping.size());
+        let reserve = usual * u64::from(self.queues);
+        let (first, each) = match size <= self.size {
+            true => (0, usual),
+            false => {
+                let each = has.saturating_sub(reserve) / u64::from(self.queues);
+                (reserve, each / ALIGNMENT * ALIGNMENT)
+            }
+        };
+        let (start, needs) = (first + u64::from(index) * each, Self::needs(size, packed));
+        if needs > each || start + needs > has {
+            return None;
+        }
         let cells = Cells { mapping: Arc::clone(&self.mapping), start };
         Some(match packed {
             true => Inflight::Packed(PackedInflight::new(cells, size)),

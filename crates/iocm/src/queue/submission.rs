@@ -27,6 +27,8 @@ pub enum Submission {
         count: u32,
         /// The offset in the file, bytes.
         offset: u64,
+        /// The data is on the disk before the end (`RWF_DSYNC`).
+        sync: bool,
     },
     /// Flushes the file to its disk (fdatasync(2)).
     Sync {
@@ -46,6 +48,10 @@ pub enum Submission {
     },
 }
 
+const fn write_flags(sync: bool) -> i32 {
+    if sync { libc::RWF_DSYNC } else { 0 }
+}
+
 // SAFETY: who submits it keeps what it points to, whichever thread makes the request.
 unsafe impl Send for Submission {}
 
@@ -56,8 +62,9 @@ impl Submission {
             Self::Read { file, pieces, count, offset } => {
                 opcode::Readv::new(types::Fd(file), pieces, count).offset(offset).build()
             }
-            Self::Write { file, pieces, count, offset } => {
-                opcode::Writev::new(types::Fd(file), pieces, count).offset(offset).build()
+            Self::Write { file, pieces, count, offset, sync } => {
+                let write = opcode::Writev::new(types::Fd(file), pieces, count).offset(offset);
+                write.rw_flags(write_flags(sync)).build()
             }
             Self::Sync { file } => {
                 opcode::Fsync::new(types::Fd(file)).flags(types::FsyncFlags::DATASYNC).build()
@@ -81,8 +88,8 @@ impl Submission {
                 libc::preadv(file, pieces, count as i32, at(offset))
             },
             // SAFETY: as above.
-            Self::Write { file, pieces, count, offset } => unsafe {
-                libc::pwritev(file, pieces, count as i32, at(offset))
+            Self::Write { file, pieces, count, offset, sync } => unsafe {
+                libc::pwritev2(file, pieces, count as i32, at(offset), write_flags(sync))
             },
             // SAFETY: the call takes no memory.
             Self::Sync { file } => unsafe { libc::fdatasync(file) as isize },

@@ -127,11 +127,12 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// The ioctls on files: non-blocking mode, terminals, and taps (linux/if_tun.h).
+/// The ioctls on files: non-blocking mode, terminals, the blocks of a disk (`BLKSSZGET`), and taps (linux/if_tun.h).
 const CONTROLS: &[u64] = &[
     libc::FIONBIO,
     libc::FIOCLEX,
     libc::TCGETS,
+    0x1268,
     0x4004_54ca,
     0x8004_54cf,
     0x4004_54d0,

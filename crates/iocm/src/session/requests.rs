@@ -203,7 +203,7 @@ impl Session {
     }
 
     fn set_features(&mut self, features: u64) -> Result<(), RequestError> {
-        let unknown = features & !self.offered();
+        let unknown = features & !(self.offered() | self.backend.device.accepted_features());
         if unknown != 0 {
             return Err(invalid(format!("features {unknown:#x} were not offered")));
         }
@@ -218,11 +218,11 @@ impl Session {
         }
     }
 
-    /// Makes inflight memory, which the front-end keeps, with room for the largest rings: QEMU asks for `queue-size`
+    /// Makes inflight memory, which the front-end keeps, with a reserve for the largest rings: QEMU asks for `queue-size`
     /// descriptors (hw/block/vhost-user-blk.c), and a ring can have more.
     fn make_inflight(&mut self, wanted: InflightDescription) -> Result<Reply, RequestError> {
         use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-        let size = InflightMemory::bytes(wanted.queues, LARGEST.max(wanted.queue_size));
+        let size = InflightMemory::bytes_with_reserve(wanted.queues, wanted.queue_size);
         let file = memfd_create("inflight", MemfdFlags::CLOEXEC).map_err(invalid)?;
         ftruncate(&file, size).map_err(invalid)?;
         let file = File::from(file);
@@ -245,9 +245,7 @@ impl Session {
                 format!("{queues} queues of {queue_size} descriptors, of {} at most", self.vrings.len());
             return Err(RequestError::Invalid(what));
         }
-        // Front-ends give the number back that they asked for, and the size that they were given.
-        let room = InflightMemory::room(queues, size).min(LARGEST.into()) as u16;
-        InflightMemory::map(file, offset, queues, room.max(queue_size)).map_err(invalid)
+        InflightMemory::map_bytes(file, offset, queues, queue_size, size).map_err(invalid)
     }
 
     /// Starts or stops logging writes, as was negotiated.

@@ -147,9 +147,22 @@ fn the_configuration_is_told_and_its_change_too() {
     std::io::Read::read_exact(&mut &here, &mut bytes).unwrap();
     assert_eq!(bytes, *[2_u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
     let set = |offset: u32, value: u8| [[offset, 1, 0].map(u32::to_ne_bytes).concat(), vec![value]].concat();
-    assert!(front.tell(25, &set(32, 0), &[]).unwrap(), "the cache may be chosen");
+    assert!(front.tell(25, &set(32, 1), &[]).unwrap(), "there is a cache");
+    assert!(!front.tell(25, &set(32, 0), &[]).unwrap(), "which stays");
     assert!(!front.tell(25, &set(0, 0), &[]).unwrap(), "the size may not");
     assert!(!front.tell(25, &set(900, 0), &[]).unwrap());
+}
+
+#[test]
+fn what_an_earlier_daemon_offered_is_accepted_and_no_longer_offered() {
+    const CONFIG_WCE: u64 = 1 << 11;
+    let (backend, pool) = (null(1), pool());
+    let (mut front, _outcome) = connect(&backend, &pool);
+    let driver = BlockDriver::new(8, FEATURES);
+    front.negotiate(&driver.driver, 0).unwrap();
+    assert_eq!(front.ask(1).unwrap() & CONFIG_WCE, 0);
+    let features = VirtioFeatures::VERSION_1 | VirtioFeatures::PROTOCOL_FEATURES | CONFIG_WCE;
+    assert!(front.tell(2, &features.to_ne_bytes(), &[]).unwrap());
 }
 
 #[test]
@@ -170,7 +183,9 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         drop(front);
         outcome.join().unwrap().unwrap();
         let ids = [driver.submit(0, 1, &[], 512).unwrap(), driver.submit(0, 2, &[], 512).unwrap()];
-        let memory = InflightMemory::map(&File::from(file.try_clone().unwrap()), 0, 1, 64).unwrap();
+        let bytes = u64::from_ne_bytes(*description.first_chunk().unwrap());
+        let copy = File::from(file.try_clone().unwrap());
+        let memory = InflightMemory::map_bytes(&copy, 0, 1, asked, bytes).unwrap();
         let mut ring = crate::ring::Ring::new(
             &driver.driver.memory,
             &driver.driver.layout(),
@@ -204,6 +219,24 @@ fn what_was_under_way_is_done_by_the_next_back_end() {
         assert_eq!(back, expected, "packed {packed}");
         assert_eq!(second.0.queues[0].state.counters.read().requests, 2);
     }
+}
+
+#[test]
+fn a_queue_without_room_in_the_inflight_memory_is_told_of_within_the_limit_of_lines() {
+    let (backend, pool) = (null(1), pool());
+    let (mut front, _outcome) = connect(&backend, &pool);
+    let driver = BlockDriver::new(64, FEATURES);
+    front.negotiate(&driver.driver, 0).unwrap();
+    let description =
+        [&64_u64.to_ne_bytes()[..], &[0; 8], &[1_u16; 2].map(u16::to_ne_bytes).concat()].concat();
+    let memory = crate::testing::memory_file(64);
+    assert!(front.tell(32, &description, &[memory.as_fd()]).unwrap());
+    assert!(front.start(0, &driver.driver.layout(), 64, 0).unwrap());
+    let kick = front.kick.try_clone().unwrap();
+    for _ in 0..19 {
+        assert!(front.tell(12, &0_u64.to_ne_bytes(), &[kick.as_fd()]).unwrap());
+    }
+    assert_eq!(backend.log.lines(), 20);
 }
 
 #[test]

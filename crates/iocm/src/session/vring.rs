@@ -77,10 +77,12 @@ impl Session {
         let memory = self.inflight.as_ref();
         match memory.map(|memory| memory.queue(index as u16, size, features.packed)) {
             Some(Some(inflight)) => queue.track_inflight(inflight).map_err(wrong)?,
-            Some(None) => tracing::warn!(
-                "Queue {index} of {size} descriptors has no room in the front-end's inflight memory: if this process is \
-                 restarted, its requests can be lost"
-            ),
+            Some(None) => self.backend.log.warn(|| {
+                format!(
+                    "Queue {index} of {size} descriptors has no room in the front-end's inflight memory: if this process is \
+                     restarted, its requests can be lost"
+                )
+            }),
             None => {}
         }
         let weight = backend.weight.load(Ordering::Relaxed);

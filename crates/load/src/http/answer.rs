@@ -35,6 +35,8 @@ impl Session for Asking {
                 None => match head(rest)? {
                     Some((body, length)) => {
                         taken += length;
+                        // Another answer to the same request follows an informational one.
+                        let Some(body) = body else { continue };
                         self.body.insert(body)
                     }
                     None => return Ok(taken),
@@ -53,8 +55,9 @@ impl Session for Asking {
     }
 }
 
-/// The head of an answer and its length in bytes; `None` while it is incomplete.
-fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
+/// The head of an answer and its length in bytes; `None` while it is incomplete. Informational answers (RFC 9110, section
+/// 15.2) have no body; 101 would be the last answer.
+fn head(bytes: &[u8]) -> Result<Option<(Option<Body>, usize)>, String> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut answer = httparse::Response::new(&mut fields);
     let parsed = answer.parse(bytes).map_err(|error| format!("did not answer with HTTP: {error}"))?;
@@ -66,10 +69,13 @@ fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
         };
     };
     let status = answer.code.unwrap_or(0);
+    if (100..200).contains(&status) && status != 101 {
+        return Ok(Some((None, length)));
+    }
     let content = answer.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
     let body = match content {
         // 204 and 304 have no body (RFC 9112, section 6.3).
-        _ if status == 204 || status == 304 || (100..200).contains(&status) => 0,
+        _ if matches!(status, 101 | 204 | 304) => 0,
         Some(field) => std::str::from_utf8(field.value)
             .ok()
             .and_then(|text| text.trim().parse().ok())
@@ -80,7 +86,7 @@ fn head(bytes: &[u8]) -> Result<Option<(Body, usize)>, String> {
         }
     };
     let good = (200..400).contains(&status);
-    Ok(Some((Body { good, head: length as u64, length: body, left: body }, length)))
+    Ok(Some((Some(Body { good, head: length as u64, length: body, left: body }), length)))
 }
 
 #[cfg(test)]
@@ -109,6 +115,8 @@ mod tests {
     fn answers_end_where_their_length_says() {
         assert_eq!(answers(&[GOOD, BAD]), Ok(vec![(true, 43), (false, 45)]));
         assert_eq!(answers(&[&[GOOD, GOOD].concat(), b"HTTP/1.1 204 No Content\r\n\r\n"]).unwrap().len(), 3);
+        let hints = [b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", GOOD].concat();
+        assert_eq!(answers(&[&hints]), Ok(vec![(true, 43)]));
         assert!(answers(&[b"HTTP/1.1 200 OK\r\n\r\n"]).unwrap_err().contains("Content-Length"));
         assert!(answers(&[b"SSH-2.0-x\r\n"]).unwrap_err().contains("not answer with HTTP"));
         assert!(answers(&[b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"]).is_err());

@@ -137,6 +137,27 @@ fn others_are_turned_away() {
 }
 
 #[test]
+fn a_peers_groups_are_those_with_which_it_connected() {
+    use rustix::process::{Gid, geteuid, getgroups};
+    let told = |pair: (UnixStream, UnixStream)| groups(&pair.0).unwrap();
+    let own: Vec<u32> = getgroups().unwrap().into_iter().map(Gid::as_raw).collect();
+    assert_eq!(told(UnixStream::pair().unwrap()), own);
+    if !geteuid().is_root() {
+        return println!("not tested: more groups than these need root");
+    }
+    for count in [0, 3, 64, 65, 1000] {
+        let many: Vec<u32> = (5000..5000 + count).collect();
+        let wanted: Vec<Gid> = many.iter().copied().map(Gid::from_raw).collect();
+        let pair = std::thread::spawn(move || {
+            rustix::thread::set_thread_groups(&wanted).unwrap();
+            UnixStream::pair().unwrap()
+        });
+        // The thread has ended by then.
+        assert_eq!(told(pair.join().unwrap()), many);
+    }
+}
+
+#[test]
 fn a_socket_in_use_and_a_file_are_left_alone() {
     let running = running();
     let error = BoundSocket::bind(&running.socket, Access::own()).unwrap_err();

@@ -1,6 +1,7 @@
 //! The configuration space and the features of a block device (VIRTIO 1.3, 5.2.3 and 5.2.4).
 
 use super::BlockDevice;
+use crate::protocol::VirtioFeatures;
 
 /// `size_max`: the largest piece of a request, bytes.
 const SEGMENT_BYTES: u32 = 1 << 20;
@@ -45,6 +46,9 @@ pub enum ConfigSpaceError {
     /// The field is read-only.
     #[error("byte {0} of the configuration space is read-only")]
     ReadOnly(u32),
+    /// The disk always has a write cache.
+    #[error("the write cache cannot be switched off")]
+    WriteThrough,
 }
 
 /// The feature bits of the device type.
@@ -54,16 +58,25 @@ pub fn features(device: &BlockDevice) -> u64 {
     let several = if device.options.queues > 1 { F_MQ } else { 0 };
     let writable = match device.options.read_only {
         true => F_RO,
-        false => F_CONFIG_WCE | F_DISCARD | F_WRITE_ZEROES,
+        false => F_DISCARD | F_WRITE_ZEROES,
     };
     usual | several | writable
+}
+
+/// The features that are not offered, but accepted of a front-end whose guest negotiated them with an earlier daemon.
+pub(super) const ACCEPTED: u64 = F_CONFIG_WCE;
+
+/// Tests whether the guest expects each write on the disk before its answer: without `VIRTIO_BLK_F_FLUSH` it cannot flush
+/// (5.2.6.2).
+pub(super) const fn is_write_through(features: VirtioFeatures) -> bool {
+    features.0 & F_FLUSH == 0
 }
 
 impl BlockDevice {
     /// Reads the configuration space. Bytes after its end are zero, because front-ends ask for more than there is.
     #[must_use]
     pub(crate) fn read_config(&self, offset: u32, size: u32) -> Vec<u8> {
-        let block = self.storage.block_size();
+        let block = self.options.block_size;
         let mut all = [0; SIZE];
         let mut at = 0;
         let mut put = |bytes: &[u8]| {
@@ -82,7 +95,7 @@ impl BlockDevice {
         put(&1_u32.to_le_bytes());
         put(&[1, 0]);
         put(&self.options.queues.to_le_bytes());
-        let alignment = block / super::SECTOR as u32;
+        let alignment = block.max(self.storage.granule()) / super::SECTOR as u32;
         for word in [RANGE_SECTORS, RANGES, alignment, RANGE_SECTORS, RANGES] {
             put(&word.to_le_bytes());
         }
@@ -92,19 +105,35 @@ impl BlockDevice {
         (offset..offset.saturating_add(size)).map(byte).collect()
     }
 
-    /// Writes to the configuration space. Only `writeback` can be written, and nothing depends on it: the guest is
-    /// always told that there is a cache, so that it flushes.
+    /// Writes to the configuration space. Only `writeback` can be written, and only to say that there is a cache: front-ends
+    /// do not repeat it to the next daemon, which would not know that the guest does not flush.
     ///
     /// # Errors
     /// [`ConfigSpaceError`].
     pub(crate) fn write_config(&self, offset: u32, bytes: &[u8]) -> Result<(), ConfigSpaceError> {
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         match (offset as usize, bytes.len()) {
-            (WRITEBACK, 1) => Ok(()),
+            (WRITEBACK, 1) if bytes == [1] => Ok(()),
+            (WRITEBACK, 1) => Err(ConfigSpaceError::WriteThrough),
             _ if offset.saturating_add(size) as usize > SIZE => {
                 Err(ConfigSpaceError::Beyond { offset, size })
             }
             _ => Err(ConfigSpaceError::ReadOnly(offset)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_ranges_is_that_of_the_documents() {
+        for text in [
+            include_str!("../../../../../docs/iocm-host.md"),
+            include_str!("../../../../../scripts/iocm-peers"),
+        ] {
+            assert!(text.contains(&format!("ours takes {RANGES}")) && text.contains("max_discard_seg"));
         }
     }
 }

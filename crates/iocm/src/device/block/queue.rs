@@ -40,12 +40,14 @@ pub struct BlockQueue {
     crowded: bool,
     /// The bytes in flight from which on it then submits nothing more.
     crowded_bytes: u64,
+    /// Each write is on the disk before its answer.
+    write_through: bool,
     /// The worker makes the reads of this turn itself; asked at the first one.
     reads_itself: Option<bool>,
 }
 
 impl BlockQueue {
-    pub(super) fn new(device: Arc<BlockDevice>, size: u16) -> Self {
+    pub(super) fn new(device: Arc<BlockDevice>, size: u16, write_through: bool) -> Self {
         // A request takes a descriptor at least.
         let count = size.min(MAX_IN_FLIGHT);
         let slots = (0..count).map(|_| Slot::default()).collect();
@@ -67,6 +69,7 @@ impl BlockQueue {
             moving,
             crowded,
             crowded_bytes,
+            write_through,
             reads_itself: None,
         }
     }
@@ -125,6 +128,7 @@ impl BlockQueue {
             Self::answer(queue, &self.chain, Status::Ok, written, size);
             return size;
         }
+        let granule = self.device.storage.granule();
         let kind = match request {
             BlockRequest::Read(..) | BlockRequest::Write(..) if size == 0 => {
                 Self::answer(queue, &self.chain, Status::Ok, 0, 0);
@@ -132,8 +136,8 @@ impl BlockQueue {
             }
             BlockRequest::Read(offset, _) => SlotKind::Read(offset),
             BlockRequest::Write(offset, _) => SlotKind::Write(offset),
-            BlockRequest::Discard(ranges) => in_turn(ranges, RangeMethod::Discard),
-            BlockRequest::WriteZeroes(ranges) => in_turn(ranges, RangeMethod::Zero),
+            BlockRequest::Discard(ranges) => in_turn(ranges, RangeMethod::Discard, granule),
+            BlockRequest::WriteZeroes(ranges) => in_turn(ranges, RangeMethod::Zero, granule),
             BlockRequest::Flush | BlockRequest::Identify => SlotKind::Flush,
         };
         if matches!(&kind, SlotKind::Ranges { left, .. } if left.is_empty()) {
@@ -173,6 +177,7 @@ impl BlockQueue {
         slot.status = self.chain.pieces(Side::Writable, room.saturating_sub(1), 1).next();
         slot.parts.extend(self.chain.pieces(side, skip, size));
         slot.begin(kind, size, queue.memory());
+        slot.write_through = self.write_through;
         self.submit(queue, submitter, token)
     }
 
@@ -346,6 +351,8 @@ impl Handler for BlockQueue {
 mod tests {
     use super::super::BlockOptions;
     use super::*;
+    use crate::device::Device;
+    use crate::protocol::VirtioFeatures;
     use crate::queue::{Notifiers, Queue, QueueState, completed};
     use crate::ring::RingFeatures;
     use crate::testing::{BlockDriver, DATA, Driver};
@@ -462,6 +469,82 @@ mod tests {
         driver.submit(1, 0, &[1; 512], 0).unwrap();
         assert_eq!(serve(&mut queue, &mut made, false).requests, 1);
         assert_eq!((made.len(), end_all(&mut queue, &mut made)), (1, vec![512]));
+    }
+
+    #[test]
+    fn without_flush_what_is_written_is_on_the_disk_before_the_answer() {
+        const FLUSH: u64 = 1 << 9;
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        disk.as_file().set_len(1 << 20).unwrap();
+        let device =
+            BlockDevice::open(BlockOptions { path: Some(disk.path().to_owned()), ..BlockOptions::default() })
+                .unwrap();
+        let range: Vec<u8> = [8_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+        for (features, syncs) in [(0, true), (FLUSH, false)] {
+            let ring_features = RingFeatures { packed: false, event_index: false, indirect: true };
+            let mut driver = BlockDriver::new(64, ring_features);
+            let handler = Device::handler(&device, 0, 64, VirtioFeatures(features));
+            let ring = driver.driver.ring().unwrap();
+            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+            queue.set_enabled(true);
+            for (kind, data) in [(1, &[1; 512][..]), (11, &range[..]), (13, &range[..])] {
+                driver.submit(kind, 0, data, 0).unwrap();
+                let mut made = VecDeque::new();
+                serve(&mut queue, &mut made, false);
+                let mut last_syncs = false;
+                while let Some((submission, user_data)) = made.pop_front() {
+                    assert_eq!(driver.ended(), None, "{kind} has not ended");
+                    last_syncs =
+                        matches!(submission, Submission::Sync { .. } | Submission::Write { sync: true, .. });
+                    // SAFETY: the queue keeps what it points to until it is told of the end.
+                    let result = unsafe { submission.execute() };
+                    queue.complete(completed(user_data).1, result);
+                    serve(&mut queue, &mut made, false);
+                    queue.publish();
+                }
+                assert_eq!((driver.ended().unwrap().1, last_syncs), (0, syncs), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_with_large_blocks_discards_and_zeroes_ranges_of_any_sectors() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let losetup = |arguments: &[&str]| {
+            let output = std::process::Command::new("losetup").args(arguments).output();
+            output.ok().filter(|output| output.status.success())
+        };
+        let path = file.path().to_str().unwrap();
+        let Some(found) = losetup(&["--find", "--show", "--sector-size", "4096", path]) else {
+            return println!("not tested: no loop device of such blocks can be made");
+        };
+        let path = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+        let options = BlockOptions { path: Some(path.clone().into()), ..BlockOptions::default() };
+        let device = BlockDevice::open(options).unwrap();
+        // `blk_size` and `discard_sector_alignment`.
+        let word = |at| u32::from_le_bytes(device.read_config(at, 4).try_into().unwrap());
+        assert_eq!((word(20), word(44)), (512, 8));
+        let (mut driver, mut queue) = reads_of(&device);
+        let mut made = VecDeque::new();
+        serve(&mut queue, &mut made, false);
+        end_all(&mut queue, &mut made);
+        queue.publish();
+        while driver.ended().is_some() {}
+        let range: Vec<u8> = [1_u64.to_le_bytes(), 30_u64.to_le_bytes()].concat();
+        for (kind, data) in [(1, vec![7; 32 << 10]), (13, range.clone()), (11, range)] {
+            driver.submit(kind, 0, &data, 0).unwrap();
+            serve(&mut queue, &mut made, false);
+            end_all(&mut queue, &mut made);
+            queue.publish();
+            assert_eq!(driver.ended().unwrap().1, 0, "{kind}");
+        }
+        let mut read = vec![9; 33 * 512];
+        rustix::io::pread(std::fs::File::open(&path).unwrap(), &mut read, 0).unwrap();
+        let zeroed: Vec<bool> = read.chunks(512).map(|sector| sector == [0; 512]).collect();
+        assert_eq!(zeroed, (0..33).map(|sector| (1..31).contains(&sector)).collect::<Vec<_>>());
+        drop((queue, driver, device));
+        losetup(&["--detach", &path]).expect("it can be detached");
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub(super) kind: SlotKind,
     /// Bytes of data.
     pub(super) size: u64,
+    /// What it writes is on the disk before its answer.
+    pub(super) write_through: bool,
     /// Bytes that have completed.
     done: u64,
     /// The pieces of the step in flight, which must not move meanwhile.
@@ -143,7 +145,7 @@ impl Slot {
         }
         let (pieces, count, offset) = (self.pieces.as_ptr(), self.pieces.len() as u32, at + self.done);
         let submission = match is_write {
-            true => Submission::Write { file, pieces, count, offset },
+            true => Submission::Write { file, pieces, count, offset, sync: self.write_through },
             false => Submission::Read { file, pieces, count, offset },
         };
         Some((submission, self.step))
@@ -161,7 +163,7 @@ impl Slot {
                 left -= size;
             }
             let (pieces, count) = (self.pieces.as_ptr(), self.pieces.len() as u32);
-            return (Submission::Write { file, pieces, count, offset }, self.step);
+            return (Submission::Write { file, pieces, count, offset, sync: false }, self.step);
         }
         self.step = range.size.min(RANGE_STEP);
         let mode = match method == RangeMethod::Discard || range.may_discard {
@@ -224,15 +226,20 @@ impl Slot {
         if let SlotKind::Ranges { left, method } = &mut self.kind {
             match (result, *method) {
                 // A discard is advice: without support nothing is done.
-                (result, RangeMethod::Discard) if result == -libc::EOPNOTSUPP => left.clear(),
-                (result, RangeMethod::Zero) if result == -libc::EOPNOTSUPP => {
-                    *method = RangeMethod::WriteZeroes
-                }
+                (result, RangeMethod::Discard) if is_beyond(result) => left.clear(),
+                (result, RangeMethod::Zero) if is_beyond(result) => *method = RangeMethod::WriteZeroes,
                 (..0, _) | (0, RangeMethod::WriteZeroes) => return Progress::Ended(Status::Failed),
                 (written, RangeMethod::WriteZeroes) => pass(left, u64::from(written.unsigned_abs())),
                 _ => pass(left, self.step),
             }
-            return if left.is_empty() { Progress::Ended(Status::Ok) } else { Progress::More };
+            return match (left.is_empty(), self.write_through) {
+                (false, _) => Progress::More,
+                (true, false) => Progress::Ended(Status::Ok),
+                (true, true) => {
+                    self.kind = SlotKind::Flush;
+                    Progress::More
+                }
+            };
         }
         if result < 0 {
             return Progress::Ended(Status::Failed);
@@ -279,6 +286,11 @@ impl Slot {
     }
 }
 
+/// Tests whether the file cannot deallocate, or not a range that is not a multiple of its blocks.
+const fn is_beyond(result: i32) -> bool {
+    result == -libc::EOPNOTSUPP || result == -libc::EINVAL
+}
+
 /// Removes the first `done` bytes from the ranges.
 fn pass(left: &mut Vec<Range>, done: u64) {
     if let Some(range) = left.last_mut() {
@@ -291,7 +303,49 @@ fn pass(left: &mut Vec<Range>, done: u64) {
     }
 }
 
-/// Drops empty ranges, and reverses the order, because they are taken from the end.
-pub(super) fn in_turn(ranges: Vec<Range>, method: RangeMethod) -> SlotKind {
-    SlotKind::Ranges { left: ranges.into_iter().rev().filter(|range| range.size > 0).collect(), method }
+/// Drops empty ranges, and reverses the order, because they are taken from the end. Of those to discard the whole granules
+/// are left.
+pub(super) fn in_turn(ranges: Vec<Range>, method: RangeMethod, granule: u32) -> SlotKind {
+    let granule = u64::from(if method == RangeMethod::Discard { granule } else { 1 });
+    let inwards = |range: Range| {
+        let offset = range.offset.next_multiple_of(granule);
+        let end = (range.offset + range.size) / granule * granule;
+        Range { offset, size: end.saturating_sub(offset), ..range }
+    };
+    let left = ranges.into_iter().rev().map(inwards).filter(|range| range.size > 0).collect();
+    SlotKind::Ranges { left, method }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(method: RangeMethod) -> Slot {
+        let range = Range { offset: 512, size: 8192, may_discard: false };
+        Slot { kind: in_turn(vec![range], method, 1), ..Slot::default() }
+    }
+
+    #[test]
+    fn ranges_that_a_disk_cannot_deallocate_are_zeroed_by_writing_and_kept_by_a_discard() {
+        for error in [-libc::EOPNOTSUPP, -libc::EINVAL] {
+            let mut zero = slot(RangeMethod::Zero);
+            assert_eq!(zero.after(error), Progress::More);
+            let writes = matches!(&zero.kind, SlotKind::Ranges { left, method: RangeMethod::WriteZeroes } if left.len() == 1);
+            assert!(writes);
+            assert_eq!(zero.after(error), Progress::Ended(Status::Failed), "a write does not fail so");
+            assert_eq!(slot(RangeMethod::Discard).after(error), Progress::Ended(Status::Ok));
+        }
+        assert_eq!(slot(RangeMethod::Discard).after(-libc::EIO), Progress::Ended(Status::Failed));
+    }
+
+    #[test]
+    fn only_whole_blocks_are_discarded() {
+        let range = |offset, size| Range { offset, size, may_discard: false };
+        let left = |method| match in_turn(vec![range(512, 8192), range(512, 4096)], method, 4096) {
+            SlotKind::Ranges { left, .. } => left,
+            _ => unreachable!(),
+        };
+        assert_eq!(left(RangeMethod::Discard), [range(4096, 4096)]);
+        assert_eq!(left(RangeMethod::Zero), [range(512, 4096), range(512, 8192)]);
+    }
 }

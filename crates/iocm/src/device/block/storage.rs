@@ -19,6 +19,8 @@ pub enum Storage {
         path: PathBuf,
         /// The alignment of offsets and memory, bytes.
         alignment: u32,
+        /// The bytes of which discarded and zeroed ranges must be multiples: the block size of a block device, else 1.
+        granule: u32,
         /// It is on tmpfs.
         is_tmpfs: bool,
         /// It is on FUSE.
@@ -57,6 +59,17 @@ pub enum StorageError {
         path: PathBuf,
         /// Its format.
         format: &'static str,
+    },
+    /// Its blocks are larger than those of the guest.
+    #[error(
+        "{path} can be used with `direct` in blocks of {alignment} bytes only: set `block-size = {alignment}`, which is right for \
+         a disk that has no data yet or was installed with such blocks, or leave out `direct`"
+    )]
+    BlockSize {
+        /// The file.
+        path: PathBuf,
+        /// The size of its blocks, bytes.
+        alignment: u32,
     },
     /// Its size cannot be read.
     #[error("Cannot tell the size of {path}")]
@@ -108,9 +121,13 @@ impl Storage {
         }
         let file = opened(access | caching).map_err(cannot)?;
         let alignment = if direct { alignment(&file) } else { 1 };
+        let granule = match kind {
+            FileType::BlockDevice => rustix::fs::ioctl_blksszget(&file).map_err(cannot)?,
+            _ => 1,
+        };
         let system = rustix::fs::fstatfs(&file).map(|found| found.f_type);
         let (is_tmpfs, is_fuse) = (system == Ok(libc::TMPFS_MAGIC), system == Ok(libc::FUSE_SUPER_MAGIC));
-        Ok(Self::File { file, path: path.to_owned(), alignment, is_tmpfs, is_fuse })
+        Ok(Self::File { file, path: path.to_owned(), alignment, granule, is_tmpfs, is_fuse })
     }
 
     /// The size in bytes; `None` for a null disk.
@@ -137,12 +154,20 @@ impl Storage {
         rustix::fs::ftruncate(file, bytes).map_err(failed)
     }
 
-    /// The block size that the guest is told.
-    #[must_use]
-    pub fn block_size(&self) -> u32 {
+    /// Checks that requests of this block size can be made.
+    pub(super) fn check_block_size(&self, size: u32) -> Result<(), StorageError> {
         match self {
-            Self::Null => 512,
-            Self::File { alignment, .. } => (*alignment).max(512),
+            Self::File { path, alignment, .. } if *alignment > size => {
+                Err(StorageError::BlockSize { path: path.clone(), alignment: *alignment })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) const fn granule(&self) -> u32 {
+        match self {
+            Self::Null => 1,
+            Self::File { granule, .. } => *granule,
         }
     }
 
@@ -174,7 +199,7 @@ impl Storage {
     }
 }
 
-/// The alignment for O_DIRECT: as the kernel tells it, else a page.
+/// The alignment for O_DIRECT: as the kernel tells it, else the least with which a read succeeds, else a page.
 fn alignment(file: &OwnedFd) -> u32 {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     /// `STATX_DIOALIGN` (Linux 6.1).
@@ -184,14 +209,61 @@ fn alignment(file: &OwnedFd) -> u32 {
         Ok(found) if found.stx_mask & DIRECT_ALIGNMENT != 0 && found.stx_dio_offset_align > 0 => {
             found.stx_dio_offset_align.max(found.stx_dio_mem_align)
         }
-        _ => 4096,
+        _ => [512, 1024, 2048].into_iter().find(|size| reads_with(file, *size)).unwrap_or(4096),
     }
+}
+
+/// Tests whether a block of this size can be read into memory of that alignment. Not if the file ends before.
+fn reads_with(file: &OwnedFd, size: u32) -> bool {
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+    let mut page = Page([0; 4096]);
+    let (from, bytes) = (size as usize, size as usize);
+    let block = page.0.get_mut(from..from + bytes);
+    block.is_some_and(|block| rustix::io::pread(file, block, u64::from(size)) == Ok(bytes))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{BlockDevice, BlockOptions};
     use super::*;
     use std::time::Duration;
+
+    /// A disk of 1 MiB whose blocks have this size, for a guest whose blocks have that size.
+    fn disk(alignment: u32, block_size: u32) -> Result<std::sync::Arc<BlockDevice>, StorageError> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let (file, path) = (OwnedFd::from(file), PathBuf::from("/disk"));
+        let storage = Storage::File { file, path, alignment, granule: 1, is_tmpfs: false, is_fuse: false };
+        BlockDevice::over(storage, BlockOptions { block_size, ..BlockOptions::default() })
+    }
+
+    #[test]
+    fn the_guest_sees_the_configured_block_size_or_the_disk_is_refused() {
+        let told = |disk: &BlockDevice| u32::from_le_bytes(disk.read_config(20, 4).try_into().unwrap());
+        for (alignment, size) in [(1, 512), (512, 512), (1, 4096), (512, 4096), (4096, 4096)] {
+            assert_eq!(told(&disk(alignment, size).unwrap()), size, "{alignment}");
+        }
+        let error = disk(4096, 512).unwrap_err().to_string();
+        assert!(error.contains("block-size = 4096"), "{error}");
+    }
+
+    #[test]
+    fn an_alignment_that_the_kernel_does_not_tell_is_found_by_reading() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(512).unwrap();
+        let opened = rustix::fs::open(file.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => return println!("not tested: {error}"),
+        };
+        assert!(!reads_with(&opened, 512), "it ends before");
+        file.as_file().set_len(8192).unwrap();
+        let told = alignment(&opened);
+        for size in [512, 1024, 2048] {
+            assert_eq!(reads_with(&opened, size), size >= told, "{size}");
+        }
+    }
 
     #[test]
     fn nobody_waits_for_the_other_end_of_a_pipe() {

@@ -42,11 +42,13 @@ impl Offloads {
     pub fn of_guest(features: VirtioFeatures) -> Self {
         let has = |bit: u32| features.has(1 << bit);
         let checksum = has(1);
+        let (tcp4, tcp6) = (checksum && has(7), checksum && has(8));
         Self {
             checksum,
-            tcp4: checksum && has(7),
-            tcp6: checksum && has(8),
-            ecn: checksum && has(9),
+            tcp4,
+            tcp6,
+            // The kernel refuses it without the others (drivers/net/tun.c, `set_offload`).
+            ecn: (tcp4 || tcp6) && has(9),
             fragments: checksum && has(10),
             datagrams4: checksum && has(54),
             datagrams6: checksum && has(55),
@@ -75,5 +77,19 @@ impl Offloads {
             datagrams4: has(5),
             datagrams6: has(6),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_congestion_mark_needs_segmentation() {
+        const CHECKSUM: u64 = 1 << 1;
+        const ECN: u64 = 1 << 9;
+        let ecn = |features: u64| Offloads::of_guest(VirtioFeatures(features | ECN)).ecn;
+        assert!(!ecn(CHECKSUM) && !ecn(1 << 7), "a guest may negotiate it alone");
+        assert!(ecn(CHECKSUM | 1 << 7) && ecn(CHECKSUM | 1 << 8));
     }
 }

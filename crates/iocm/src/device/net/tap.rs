@@ -6,6 +6,7 @@ mod interface;
 use super::error::NetError;
 use super::header::{NetHeader, SIZE};
 use super::offload::Offloads;
+use crate::log_limit::LogLimit;
 use crate::memory::Part;
 use interface::{Interface, OpenTap};
 use std::io;
@@ -123,6 +124,7 @@ pub struct Tap {
     name: String,
     /// The kernel supports segments of UDP datagrams (USO).
     datagrams: bool,
+    log: LogLimit,
 }
 
 impl Tap {
@@ -143,7 +145,8 @@ impl Tap {
         };
         let has_others = files.len() > 1;
         let queue = |file| Arc::new(TapQueue { file, has_others, attached: AtomicBool::new(true) });
-        let mut tap = Self { queues: files.into_iter().map(queue).collect(), name, datagrams: false };
+        let queues = files.into_iter().map(queue).collect();
+        let mut tap = Self { queues, name, datagrams: false, log: LogLimit::default() };
         let both = Offloads { checksum: true, datagrams4: true, datagrams6: true, ..Offloads::default() };
         tap.datagrams = tap.try_offloads(both).is_ok();
         tap.set_offloads(Offloads::default());
@@ -173,7 +176,9 @@ impl Tap {
     /// Tells the kernel the guest's offloads.
     pub(crate) fn set_offloads(&self, offloads: Offloads) {
         if let Err(error) = self.try_offloads(offloads) {
-            tracing::warn!("{} does all work on packets itself: {error}", self.name);
+            self.log.warn(|| format!("{} leaves the guest no work on packets: {error}", self.name));
+            // Those of the driver before it would be in force.
+            let _ = self.try_offloads(Offloads::default());
         }
     }
 

@@ -34,16 +34,39 @@ fn features(packed: bool) -> RingFeatures {
 }
 
 #[test]
-fn there_is_room_for_what_the_size_was_computed_for_and_for_no_more_than_fits() {
-    for (queues, size) in
-        [1, 2, 256].into_iter().flat_map(|queues| (1..=1024).map(move |size| (queues, size)))
-    {
-        let bytes = InflightMemory::bytes(queues, size);
-        let room = u16::try_from(InflightMemory::room(queues, bytes)).unwrap();
-        assert!(room >= size && InflightMemory::bytes(queues, room) <= bytes, "{queues} {size} {room}");
-        assert!(InflightMemory::bytes(queues, room + 1) > bytes, "{queues} {size} {room}");
+fn there_is_room_for_what_the_size_was_computed_for_and_for_the_largest_rings_behind_it() {
+    for (queues, size, packed) in [(1, 1, false), (2, 128, false), (2, 128, true), (3, 100, true)] {
+        let bytes = InflightMemory::bytes_with_reserve(queues, size);
+        let file = crate::testing::memory_file(bytes);
+        let memory = InflightMemory::map_bytes(&file, 0, queues, size, bytes).unwrap();
+        for size in [1, size, LARGEST] {
+            assert!((0..queues).all(|index| memory.queue(index, size, packed).is_some()), "{queues} {size}");
+        }
     }
-    assert_eq!((InflightMemory::room(0, 0), InflightMemory::room(2, 63)), (0, 0));
+    let file = crate::testing::memory_file(4096);
+    assert!(InflightMemory::map_bytes(&file, 0, 1, 128, 2063).is_err());
+    assert!(InflightMemory::map_bytes(&file, 0, 0, 0, 0).unwrap().queue(0, 1, false).is_none());
+}
+
+#[test]
+fn memory_of_other_back_ends_and_ours_have_the_layout_of_the_specification() {
+    use std::os::unix::fs::FileExt as _;
+    // libvhost-user makes as much for one split ring of 128 descriptors.
+    let file = crate::testing::memory_file(2112);
+    let memory = InflightMemory::map_bytes(&file, 0, 1, 128, 2112).unwrap();
+    assert!(memory.queue(0, 128, false).is_some());
+    assert!(memory.queue(0, 128, true).is_none() && memory.queue(0, 256, false).is_none());
+    let bytes = InflightMemory::bytes_with_reserve(2, 128);
+    let file = crate::testing::memory_file(bytes);
+    let memory = InflightMemory::map_bytes(&file, 0, 2, 128, bytes).unwrap();
+    let mut large = memory.queue(0, 1024, false).unwrap();
+    (0..1024).for_each(|id| large.set_tries(id, 7));
+    memory.queue(1, 128, false).unwrap().set_tries(0, 5);
+    let mut has = vec![0; 2 * 2112];
+    file.read_exact_at(&mut has, 0).unwrap();
+    assert_eq!(has[2112 + 16 + 1], 5);
+    assert!(!has.contains(&7), "larger rings lie behind");
+    assert_eq!(InflightMemory::bytes_a_queue(128, true), 4160);
 }
 
 #[test]
