@@ -265,7 +265,7 @@ pub const TABLES: &[Table] = &[
             some("arm", Text, "`on` or `off`"),
             maybe("kernel", Text, "kernel release of the host"),
             maybe("emulated", Text, "the emulator below the host; cycles are then not time on hardware"),
-            maybe("switch_cycles", Integer, "cycles that the emulator charged for an exit and entry"),
+            maybe("switch_cycles", Integer, "instructions that the emulator charged for an exit and entry"),
             maybe(
                 "tsc_khz",
                 Integer,

@@ -56,6 +56,7 @@ impl BuildProgress {
 
     fn begin(&mut self, step: Step) {
         let (what, counted) = match step {
+            Step::Waiting => ("Waiting for another build", "{spinner} {msg} ({elapsed})"),
             Step::Lists => ("Reading Debian's package lists", "{spinner} {msg}"),
             Step::Download => ("Downloading packages", "{msg} [{bar:30}] {bytes}/{total_bytes} {eta}"),
             Step::Unpack => ("Unpacking packages", "{msg} [{bar:30}] {pos}/{len}"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,15 @@ impl LibvirtGuest {
         })?;
         let count = virsh.ask(&["vcpucount", "--live", "--active", "--domain", domain]);
         let vcpus = count.ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| channel.vcpus());
-        let process = process(domain);
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let file = pid_file(&plan.connect, domain, Path::new("/"), runtime.as_deref());
+        if file.is_none() {
+            tracing::warn!(
+                "exits of {domain} are not observed: {} is not libvirt's QEMU on this host",
+                plan.connect
+            );
+        }
+        let process = file.and_then(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
         Ok(Self { virsh, domain: domain.clone(), started: !running, vcpus, process, channel })
     }
 }
@@ -120,10 +128,16 @@ fn address_in(shown: &str) -> Option<IpAddr> {
     words.filter_map(|word| word.split('/').next()?.parse().ok()).next()
 }
 
-/// QEMU's process, from the PID file that libvirt writes.
-fn process(domain: &str) -> Option<i32> {
-    let path = format!("/run/libvirt/qemu/{domain}.pid");
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+/// The file in which libvirt keeps the number of QEMU's process, if the connection is one to this host: another host can have
+/// a domain of the same name.
+fn pid_file(connect: &str, domain: &str, root: &Path, runtime: Option<&Path>) -> Option<PathBuf> {
+    let uri = connect.split(['?', '#']).next()?;
+    let folder = match uri.strip_prefix("qemu://").or_else(|| uri.strip_prefix("qemu+unix://"))? {
+        "/system" => root.join("run/libvirt/qemu"),
+        "/session" => runtime?.join("libvirt/qemu/run"),
+        _ => return None,
+    };
+    Some(folder.join(format!("{domain}.pid")))
 }
 
 impl Guest for LibvirtGuest {

@@ -1,5 +1,4 @@
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
 use super::*;
 
@@ -85,4 +84,17 @@ fn an_address_is_found_in_virshs_table() {
                  vnet0      52:54:00:c4:2c:4a    ipv4         192.168.122.189/24";
     assert_eq!(address_in(shown), Some([192, 168, 122, 189].into()));
     assert_eq!(address_in(""), None);
+}
+
+#[test]
+fn a_process_is_looked_for_only_where_the_connection_leads() {
+    let file = |connect| pid_file(connect, "vm1", Path::new("/root"), Some(Path::new("/run/user/1000")));
+    let system = Some(PathBuf::from("/root/run/libvirt/qemu/vm1.pid"));
+    assert_eq!(file("qemu:///system"), system);
+    assert_eq!(file("qemu+unix:///system?mode=legacy"), system);
+    let session = Some(PathBuf::from("/run/user/1000/libvirt/qemu/run/vm1.pid"));
+    assert_eq!(file("qemu:///session"), session);
+    for elsewhere in ["qemu+ssh://hv2/system", "qemu://hv2/system", "xen:///system", "test:///default"] {
+        assert_eq!(file(elsewhere), None, "{elsewhere}");
+    }
 }

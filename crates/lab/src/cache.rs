@@ -1,8 +1,11 @@
 //! The cache of laboratories on this machine, and its locks.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use files::{Directory, Missing};
 use rustix::fs::{FlockOperation, flock, statvfs};
@@ -10,11 +13,13 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::error::Error;
+use crate::progress::{OnProgress, Progress, Step};
 
 /// The cache folder: `$XDG_CACHE_HOME/exitless/lab`, or below `~/.cache`.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    stop: Arc<AtomicBool>,
 }
 
 /// The folder of one run, removed when dropped. Its lock is held until then, so that a later run can
@@ -76,7 +81,18 @@ impl Cache {
 
     /// A cache at a given folder.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), stop: Arc::default() }
+    }
+
+    /// The cache, whose builds end when `stop` is set.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Set by a signal handler to end a build.
+    pub(crate) fn stop(&self) -> &Arc<AtomicBool> {
+        &self.stop
     }
 
     /// The cache's folder.
@@ -136,32 +152,47 @@ impl Cache {
     }
 
     /// Waits for the lock that lets one process at a time build.
-    pub(crate) fn lock_building(&self) -> Result<File, Error> {
-        self.lock("building.lock")
+    pub(crate) fn lock_building(&self, on_progress: OnProgress<'_>) -> Result<File, Error> {
+        self.lock("building.lock", on_progress)
     }
 
     /// Waits for the lock with this file name.
-    pub(crate) fn lock(&self, name: &str) -> Result<File, Error> {
-        fs::create_dir_all(&self.root).map_err(Error::file("Could not make the cache folder", &self.root))?;
+    pub(crate) fn lock(&self, name: &str, on_progress: OnProgress<'_>) -> Result<File, Error> {
         let path = self.root.join(name);
-        let lock = File::create(&path).map_err(Error::file("Could not open the lock", &path))?;
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(std::io::Error::from)
-            .map_err(Error::file("Could not lock", &path))?;
-        Ok(lock)
+        wait_for_lock(&path, FlockOperation::NonBlockingLockExclusive, &self.stop, &mut || {
+            on_progress(Progress { step: Step::Waiting, done: 0, total: 0 });
+        })
+    }
+
+    fn runs(&self) -> PathBuf {
+        self.root.join("runs")
+    }
+
+    /// Only one process at a time cleans up or makes the folder of a run, so that no folder is removed between its creation
+    /// and its locking.
+    fn lock_runs(&self) -> Result<File, Error> {
+        let path = self.root.join("runs.lock");
+        wait_for_lock(&path, FlockOperation::NonBlockingLockExclusive, &self.stop, &mut || ())
+    }
+
+    /// Removes the whole cache. The caller has the locks of builds.
+    ///
+    /// # Errors
+    /// [`Error::Running`], and if a file cannot be removed.
+    pub(crate) fn remove(&self) -> Result<(), Error> {
+        let _alone = self.lock_runs()?;
+        if folders(&self.runs()).any(|folder| !is_unlocked(&folder)) {
+            return Err(Error::Running);
+        }
+        fs::remove_dir_all(&self.root).map_err(Error::file("Could not remove", &self.root))
     }
 
     /// A new folder for a run. Folders whose process was killed are removed first.
     pub(crate) fn run_folder(&self) -> Result<RunFolder, Error> {
-        let runs = self.root.join("runs");
+        let _alone = self.lock_runs()?;
+        let runs = self.runs();
         fs::create_dir_all(&runs).map_err(Error::file("Could not make the folder for runs", &runs))?;
-        // Only one process at a time cleans up or makes a folder, so that no folder is removed between its
-        // creation and its locking.
-        let alone = File::open(&runs).map_err(Error::file("Could not open", &runs))?;
-        flock(&alone, FlockOperation::LockExclusive)
-            .map_err(std::io::Error::from)
-            .map_err(Error::file("Could not lock", &runs))?;
-        for leftover in unlocked_folders(&runs) {
+        for leftover in folders(&runs).filter(|folder| is_unlocked(folder)) {
             tracing::debug!(folder = %leftover.display(), "removing what a killed run left behind");
             let _ = fs::remove_dir_all(leftover);
         }
@@ -191,16 +222,62 @@ impl Cache {
     }
 }
 
-fn unlocked_folders(runs: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(runs) else { return Vec::new() };
-    entries
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .filter(|folder| match File::open(folder.join(RUN_LOCK)) {
-            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        })
-        .collect()
+fn folders(runs: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(runs).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path())
+}
+
+/// Tests whether no process has the lock of a run.
+fn is_unlocked(folder: &Path) -> bool {
+    match File::open(folder.join(RUN_LOCK)) {
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// Waits for a lock, whose file and folder are made if they are missing. It polls, because a signal would not end a wait in
+/// the kernel. `on_wait` is called once if another process has it.
+pub(crate) fn wait_for_lock(
+    path: &Path,
+    operation: FlockOperation,
+    stop: &AtomicBool,
+    on_wait: &mut dyn FnMut(),
+) -> Result<File, Error> {
+    const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(file) = try_lock(path, operation)? {
+            return Ok(file);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if pause < LONGEST_PAUSE {
+            pause *= 2;
+            if pause >= LONGEST_PAUSE {
+                on_wait();
+            }
+        }
+        std::thread::sleep(pause.min(LONGEST_PAUSE));
+    }
+}
+
+/// Takes a lock, unless another process holds it or has removed its file meanwhile.
+pub(crate) fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(Error::file("Could not make", folder))?;
+    }
+    let file = File::create(path).map_err(Error::file("Could not open the lock", path))?;
+    lock_opened(file, path, operation)
+}
+
+fn lock_opened(file: File, path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
+    match flock(&file, operation) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(Error::file("Could not lock", path)(error.into())),
+    }
+    let links = file.metadata().map_err(Error::file("Could not look at", path))?.nlink();
+    Ok((links > 0).then_some(file))
 }
 
 #[cfg(test)]
@@ -222,6 +299,43 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_cache_is_not_removed_below_a_run() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path().join("lab"));
+        let run = cache.run_folder().unwrap();
+        let killed = cache.runs().join("killed");
+        fs::create_dir(&killed).unwrap();
+        assert!(matches!(cache.remove(), Err(Error::Running)) && run.path().join(RUN_LOCK).exists());
+        drop(run);
+        cache.remove().unwrap();
+        assert!(!cache.root().exists());
+    }
+
+    #[test]
+    fn waiting_for_another_build_is_told_and_ends_with_an_interrupt() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let _other = cache.lock_building(&mut |_| panic!("nobody has it")).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let waiting = cache.clone().stopped_by(Arc::clone(&stop));
+        let ended = waiting.lock_building(&mut |progress| {
+            assert_eq!(progress.step, Step::Waiting);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(matches!(ended, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_meanwhile_is_no_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("00.lock");
+        let opened = File::create(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(lock_opened(opened, &path, FlockOperation::NonBlockingLockExclusive).unwrap().is_none());
+        assert!(try_lock(&path, FlockOperation::NonBlockingLockExclusive).unwrap().is_some());
     }
 
     #[test]

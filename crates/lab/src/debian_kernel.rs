@@ -125,7 +125,7 @@ impl DebianKernel {
     fn fetch(&self, cache: &Cache, work: &Path, on_progress: OnProgress<'_>) -> Result<Vec<Package>, Error> {
         let mut all = packages::fetch(cache, &TOOLS, on_progress)?;
         let newest = |names: &[&str]| packages_of(newest_release(names, self.prefix)?, names);
-        let found = packages::fetch_chosen(&work.join("packages"), self.suites, &newest, on_progress)?;
+        let found = packages::fetch_chosen(cache, &work.join("packages"), self.suites, &newest, on_progress)?;
         all.extend(
             found.ok_or_else(|| Error::KernelIsGone { name: self.name, suites: self.suites.join(", ") })?,
         );

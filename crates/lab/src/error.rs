@@ -38,6 +38,15 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
+    /// A folder or a pipe was given as a file to be put into the laboratory.
+    #[error(
+        "{path} is not a regular file and cannot be copied into the lab; pack folders with tar; nothing was started",
+        path = path.display()
+    )]
+    PutNoFile {
+        /// The path as given.
+        path: PathBuf,
+    },
     /// The host lacks a program.
     #[error("{program} is needed to {purpose}, and is not on PATH; install it with: {install}")]
     MissingProgram {
@@ -86,11 +95,13 @@ pub enum Error {
     },
     /// Debian's QEMU in the laboratory's image has no clock that counts instructions.
     #[error(
-        "--speed needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
+        "{option} needs the QEMU that is compiled for labs, but Debian's is in its place; install what `scripts/setup` names for it, then run `exitless lab build {lab}`"
     )]
-    SpeedInDebiansQemu {
+    ClockInDebiansQemu {
         /// The laboratory.
         lab: &'static str,
+        /// The option that needs the clock.
+        option: &'static str,
     },
     /// QEMU was not compiled here, and Debian's does not remap devices' interrupts as a host needs it.
     #[error(
@@ -158,6 +169,23 @@ pub enum Error {
         /// Required space, in MiB.
         needed_mib: u64,
     },
+    /// Too little free space on the disk for a snapshot, whatever is removed.
+    #[error(
+        "{path} has {free_mib} MiB free, and a new snapshot needs {needed_mib} MiB; free some, set XDG_CACHE_HOME to a larger \
+         disk, or give --boot, which saves none",
+        path = path.display()
+    )]
+    NoSpaceToSave {
+        /// The cache folder.
+        path: PathBuf,
+        /// Free space, in MiB.
+        free_mib: u64,
+        /// Required space, in MiB.
+        needed_mib: u64,
+    },
+    /// The cache cannot be removed below a laboratory that runs.
+    #[error("A lab is running and needs its files; nothing was removed. End it, or wait for its end")]
+    Running,
     /// A program that was started to build or boot failed.
     #[error("{program} failed ({status}){}", indented(.output))]
     ProgramFailed {
@@ -184,15 +212,22 @@ pub enum Error {
         /// The problem with it.
         problem: String,
     },
-    /// The files for the laboratory do not fit into its memory.
+    /// The boot image does not fit into the laboratory's memory.
     #[error(
-        "The boot image needs {needed_mib} MiB and there is room for {room_mib} MiB; put less in, or give --memory"
+        "{lab} with {memory_mib} MiB has room for {room_mib} MiB of its boot image, which has {needed_mib} MiB; give --memory \
+         {least_mib} or more"
     )]
     TooLarge {
+        /// The laboratory.
+        lab: &'static str,
+        /// Its memory, in MiB.
+        memory_mib: u64,
         /// Size of the boot image in MiB.
         needed_mib: u64,
         /// Space for it, in MiB.
         room_mib: u64,
+        /// The memory that has enough space, in MiB.
+        least_mib: u64,
     },
     /// No emulator passed its self-test.
     #[error("No {emulator} here boots Linux and enters a guest{}", indented(.tried))]
@@ -212,14 +247,16 @@ pub enum Error {
         /// The last lines of the console.
         console: String,
     },
-    /// User space inside was not reached within the time limit.
+    /// User space inside, or a later part of the run except for the command, was not reached within the time limit.
     #[error(
-        "{lab} did not reach its user space within {limit:.0?}; the last lines of its console:{}",
+        "{lab} did not reach {awaited} within {limit:.0?}; the last lines of its console:{}",
         indented(.console)
     )]
     BootHung {
         /// The laboratory.
         lab: String,
+        /// What was waited for: "its user space".
+        awaited: &'static str,
         /// The limit on the emulator's time ([`EmulatorTime`](crate::EmulatorTime)).
         limit: Duration,
         /// The last lines of the console.

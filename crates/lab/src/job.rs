@@ -92,7 +92,6 @@ pub(crate) struct Order {
     /// The seed of the kernel's random numbers, which would otherwise be the same in all runs from a
     /// snapshot.
     pub(crate) seed: u64,
-    /// The cost in cycles of a VM exit and the following entry, in addition to the instructions that handle
-    /// it.
+    /// The cost of a VM exit and the following entry, in instructions, in addition to those that handle it.
     pub(crate) switch_cycles: u32,
 }

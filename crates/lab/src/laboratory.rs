@@ -172,21 +172,20 @@ impl<'a> Laboratory<'a> {
     }
 }
 
-/// Removes the whole cache, after other processes have finished building; running laboratories keep the files that they
-/// have open. Returns the number of bytes that were freed.
+/// Removes the whole cache, after other processes have finished building. Returns the number of bytes that were freed.
 ///
 /// # Errors
-/// If a file cannot be removed.
+/// [`Error::Running`] while a laboratory runs, and if a file cannot be removed.
 pub fn clean(cache: &Cache) -> Result<u64, Error> {
     let root = cache.root();
     if !root.exists() {
         return Ok(0);
     }
-    let _image = cache.lock_building()?;
-    let _bochs = lock_building(cache, Emulator::Bochs)?;
-    let _qemu = lock_building(cache, Emulator::Qemu)?;
+    let _image = cache.lock_building(&mut |_| ())?;
+    let _bochs = lock_building(cache, Emulator::Bochs, &mut |_| ())?;
+    let _qemu = lock_building(cache, Emulator::Qemu, &mut |_| ())?;
     let size = disk_usage(root);
-    fs::remove_dir_all(root).map_err(Error::file("Could not remove", root))?;
+    cache.remove()?;
     Ok(size)
 }
 

@@ -4,6 +4,7 @@ pub mod agent;
 mod archive;
 mod assemble;
 mod cache;
+mod child;
 mod debian_kernel;
 mod definition;
 mod device;

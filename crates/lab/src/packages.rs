@@ -5,9 +5,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cache::Cache;
+use crate::child;
 use crate::error::Error;
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recipe::{COMPONENTS, RELEASE};
@@ -31,7 +34,7 @@ pub(crate) fn fetch(
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<Package>, Error> {
     require_programs()?;
-    let apt = Apt::prepare(&cache.packages(), &own_sources("deb")?)?;
+    let apt = Apt::prepare(cache, &cache.packages(), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     let wanted = simulated(&apt.checked(&install("--simulate", names))?);
@@ -58,7 +61,7 @@ pub(crate) fn fetch_alone(
     on_progress: OnProgress<'_>,
 ) -> Result<Vec<PathBuf>, Error> {
     require_programs()?;
-    let apt = Apt::prepare(&cache.packages().join("alone"), &own_sources("deb")?)?;
+    let apt = Apt::prepare(cache, &cache.packages().join("alone"), &own_sources("deb")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     apt.download_alone(names)
@@ -67,6 +70,7 @@ pub(crate) fn fetch_alone(
 /// Fetches packages without their dependencies into a new folder, from suites of which some have ended: `choose` names
 /// them, given the names of all packages. `None` if it finds none.
 pub(crate) fn fetch_chosen(
+    cache: &Cache,
     folder: &Path,
     suites: &[&str],
     choose: &dyn Fn(&[&str]) -> Option<Vec<String>>,
@@ -74,7 +78,7 @@ pub(crate) fn fetch_chosen(
 ) -> Result<Option<Vec<Package>>, Error> {
     require_programs()?;
     // Whoever asks for an old kernel wants what a suite had when it ended. Signatures are checked all the same.
-    let apt = Apt::prepare(folder, &sources("deb", "check-valid-until=no", suites, "main")?)?;
+    let apt = Apt::prepare(cache, folder, &sources("deb", "check-valid-until=no", suites, "main")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     let all = apt.run("apt-cache", &["pkgnames"])?;
@@ -100,14 +104,14 @@ fn package_in(file: PathBuf) -> Result<Package, Error> {
 pub(crate) fn fetch_source(cache: &Cache, name: &str, on_progress: OnProgress<'_>) -> Result<PathBuf, Error> {
     require_programs()?;
     let folder = cache.packages().join("source").join(name);
-    let apt = Apt::prepare(&folder, &own_sources("deb-src")?)?;
+    let apt = Apt::prepare(cache, &folder, &own_sources("deb-src")?)?;
     on_progress(Progress { step: Step::Lists, done: 0, total: 0 });
     apt.checked(&["update", "-q"])?;
     on_progress(Progress { step: Step::Download, done: 0, total: 0 });
     // Run in a folder without sources, because apt does not list those that are already there.
     let mut ask = apt.command("apt-get", &["source", "-q", "--print-uris", "--tar-only", name]);
-    let answer = ask.current_dir(folder.join("etc")).output();
-    let offered = succeeded("apt-get", &answer.map_err(Error::file("Could not start", "apt-get"))?)?;
+    ask.current_dir(folder.join("etc"));
+    let offered = succeeded("apt-get", &child::output(ask, &apt.stop)?)?;
     let file = source_file(&offered).ok_or_else(|| Error::Damaged {
         path: folder.clone(),
         problem: format!("apt offers no tarball of the source package {name}"),
@@ -186,12 +190,13 @@ fn to_download(output: &str) -> u64 {
 
 struct Apt {
     folder: PathBuf,
+    stop: Arc<AtomicBool>,
 }
 
 impl Apt {
     /// Prepares apt with its own settings and these lines of sources.list in `folder`.
-    fn prepare(folder: &Path, sources: &str) -> Result<Self, Error> {
-        let apt = Self { folder: folder.to_owned() };
+    fn prepare(cache: &Cache, folder: &Path, sources: &str) -> Result<Self, Error> {
+        let apt = Self { folder: folder.to_owned(), stop: Arc::clone(cache.stop()) };
         for below in ["state/lists/partial", "cache/archives/partial", "etc/apt.conf.d", "etc/preferences.d"]
         {
             let path = folder.join(below);
@@ -204,14 +209,20 @@ impl Apt {
         // An empty status file: no package is installed, so all are fetched.
         write("state/status", "")?;
         write("etc/sources.list", sources)?;
-        write("apt.conf", &apt.settings())?;
+        let of_host = Command::new("apt-config")
+            .arg("dump")
+            .output()
+            .map_err(Error::file("Could not start", "apt-config"))?;
+        write("apt.conf", &apt.settings(&String::from_utf8_lossy(&of_host.stdout)))?;
         Ok(apt)
     }
 
-    fn settings(&self) -> String {
+    /// Our settings, with the host's for its connections, from what `apt-config dump` prints.
+    fn settings(&self, of_host: &str) -> String {
         let folder = self.folder.display();
+        let connections = connections(of_host);
         format!(
-            "Dir \"{folder}\";\nDir::State \"{folder}/state\";\nDir::State::status \"{folder}/state/status\";\n\
+            "{connections}Dir \"{folder}\";\nDir::State \"{folder}/state\";\nDir::State::status \"{folder}/state/status\";\n\
              Dir::Cache \"{folder}/cache\";\nDir::Etc \"{folder}/etc\";\n\
              Dir::Etc::SourceList \"{folder}/etc/sources.list\";\nDir::Etc::SourceParts \"-\";\n\
              APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\nAPT::Install-Recommends \"false\";\n\
@@ -230,14 +241,15 @@ impl Apt {
         remove(&wanted)?;
         fs::create_dir(&wanted).map_err(Error::file("Could not make", &wanted))?;
         let download: Vec<&str> = ["download", "-q"].iter().chain(names).copied().collect();
-        let output = self.command("apt-get", &download).current_dir(&wanted).output();
-        succeeded("apt-get", &output.map_err(Error::file("Could not start", "apt-get"))?)?;
+        let mut command = self.command("apt-get", &download);
+        command.current_dir(&wanted);
+        succeeded("apt-get", &child::output(command, &self.stop)?)?;
         let entries = fs::read_dir(&wanted).map_err(Error::file("Could not read", &wanted))?;
         Ok(entries.flatten().map(|entry| entry.path()).collect())
     }
 
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program);
+        let mut command = child::command(program);
         // `source` writes its files to the working directory.
         command.current_dir(&self.folder);
         command.args(arguments).env("APT_CONFIG", self.folder.join("apt.conf")).env("LC_ALL", "C.UTF-8");
@@ -250,9 +262,7 @@ impl Apt {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String, Error> {
-        let output =
-            self.command(program, arguments).output().map_err(Error::file("Could not start", program))?;
-        succeeded(program, &output)
+        succeeded(program, &child::output(self.command(program, arguments), &self.stop)?)
     }
 
     fn download(&self, names: &[&str], total: u64, on_progress: OnProgress<'_>) -> Result<(), Error> {
@@ -273,6 +283,10 @@ impl Apt {
             if let Some(status) = waited {
                 break status;
             }
+            if self.stop.load(Ordering::Relaxed) {
+                child::end(&mut child);
+                return Err(Error::Interrupted);
+            }
             std::thread::sleep(Duration::from_millis(200));
         };
         let printed = fs::read(&log).unwrap_or_default();
@@ -290,6 +304,24 @@ impl Apt {
         };
         sizes(self.archives()) + sizes(self.archives().join("partial"))
     }
+}
+
+/// Proxies and other settings of connections, and the files with passwords for them.
+fn connections(of_host: &str) -> String {
+    const WANTED: [&str; 4] = ["Acquire::http", "Acquire::ftp", "Acquire::ForceIPv", "Acquire::Proxy"];
+    let is_wanted = |line: &&str| WANTED.iter().any(|wanted| line.starts_with(wanted));
+    let mut settings: String = of_host.lines().filter(is_wanted).flat_map(|line| [line, "\n"]).collect();
+    let value = |name: &str| {
+        let mut lines = of_host.lines().filter_map(|line| line.strip_prefix(name));
+        lines.find_map(|rest| rest.strip_prefix(" \"")?.strip_suffix("\";"))
+    };
+    let etc = Path::new(value("Dir").unwrap_or("/")).join(value("Dir::Etc").unwrap_or("etc/apt"));
+    for name in ["Dir::Etc::netrc", "Dir::Etc::netrcparts"] {
+        if let Some(file) = value(name).filter(|file| !file.is_empty()) {
+            settings += &format!("{name} \"{}\";\n", etc.join(file).display());
+        }
+    }
+    settings
 }
 
 /// Standard output of a program that succeeded; otherwise an error with the last lines of its output.
@@ -323,7 +355,12 @@ fn own_sources(kind: &str) -> Result<String, Error> {
 /// Lines for sources.list: suites on the host's Debian mirrors; those of security only if it has a mirror for them.
 fn sources(kind: &str, option: &str, suites: &[&str], components: &str) -> Result<String, Error> {
     let configured = Command::new("apt-get")
-        .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"])
+        .args([
+            "indextargets",
+            "--format",
+            "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)",
+            "Created-By: Packages",
+        ])
         .output()
         .map_err(Error::file("Could not start", "apt-get"))?;
     let configured = String::from_utf8_lossy(&configured.stdout).into_owned();
@@ -350,22 +387,25 @@ struct Mirrors {
     security: Option<String>,
 }
 
+/// Finds Debian's repositories by their origin, because others have suites of the same names.
 fn mirrors(configured: &str, given: Option<&str>) -> Mirrors {
+    // In place of the origin where apt has not fetched any lists yet.
+    const UNKNOWN: &str = "$(ORIGIN)";
     const RELEASES: [&str; 6] = ["bookworm", "trixie", "forky", "sid", "stable", "testing"];
-    let targets = || {
-        configured.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
-            (component == "main").then_some((uri, release))
-        })
+    let found = |security: bool| {
+        let from = |wanted: &'static str| {
+            configured.lines().find_map(move |line| {
+                let mut words = line.split_whitespace();
+                let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
+                let base = release.strip_suffix("-security");
+                let is_known = wanted != UNKNOWN || RELEASES.contains(&base.unwrap_or(release));
+                let is_wanted = component == "main" && base.is_some() == security && is_known;
+                (is_wanted && words.eq(wanted.split(' '))).then(|| uri.to_owned())
+            })
+        };
+        from("Debian").or_else(|| from(UNKNOWN))
     };
-    let found = |wanted: &dyn Fn(&str) -> bool| {
-        targets().find(|(_, release)| wanted(release)).map(|(uri, _)| uri.to_owned())
-    };
-    let security =
-        found(&|release| release.strip_suffix("-security").is_some_and(|base| RELEASES.contains(&base)));
-    let main = given.map(str::to_owned).or_else(|| found(&|release| RELEASES.contains(&release)));
-    Mirrors { main, security }
+    Mirrors { main: given.map(str::to_owned).or_else(|| found(false)), security: found(true) }
 }
 
 #[cfg(test)]
@@ -403,13 +443,43 @@ mod tests {
 
     #[test]
     fn the_hosts_mirror_is_used_and_can_be_overridden() {
-        let configured = "http://third.party/repo nodistro main\nhttp://m/debian bookworm contrib\n\
-                          http://m/debian bookworm main\nhttp://m/security bookworm-security main\n";
+        let configured = "http://third.party/repo stable main Third Party\nhttp://m/debian bookworm contrib Debian\n\
+                          http://m/debian bookworm main Debian\nhttp://m/security bookworm-security main Debian\n";
         let expected =
             Mirrors { main: Some("http://m/debian".into()), security: Some("http://m/security".into()) };
         assert_eq!(mirrors(configured, None), expected);
         assert_eq!(mirrors(configured, Some("http://own")).main.as_deref(), Some("http://own"));
-        assert_eq!(mirrors("http://u/ubuntu noble main", None).main, None);
+        let none = Mirrors { main: None, security: None };
+        assert_eq!(mirrors("http://u/ubuntu noble main Ubuntu\nhttp://t/repo stable main\n", None), none);
+    }
+
+    #[test]
+    fn a_mirror_whose_lists_were_not_fetched_is_the_second_choice() {
+        let before = "http://t/repo nodistro main $(ORIGIN)\nhttp://m/debian trixie main $(ORIGIN)\n";
+        assert_eq!(mirrors(before, None).main.as_deref(), Some("http://m/debian"));
+        let fetched = format!("{before}http://n/debian trixie main Debian\n");
+        assert_eq!(mirrors(&fetched, None).main.as_deref(), Some("http://n/debian"));
+    }
+
+    #[test]
+    fn the_hosts_proxy_and_passwords_are_used() {
+        let of_host = "Dir \"/\";\nDir::Etc \"etc/apt\";\nDir::Etc::netrc \"auth.conf\";\n\
+                       Dir::Etc::netrcparts \"auth.conf.d\";\nAcquire::AllowInsecureRepositories \"1\";\n\
+                       Acquire::http::Proxy \"http://proxy:3128\";\nAcquire::Languages:: \"de\";\n\
+                       DPkg::Post-Invoke:: \"rm -rf /\";\n";
+        let apt = Apt { folder: "/cache".into(), stop: Arc::default() };
+        let settings = apt.settings(of_host);
+        for wanted in [
+            "Acquire::http::Proxy \"http://proxy:3128\";\n",
+            "Dir::Etc::netrc \"/etc/apt/auth.conf\";\n",
+            "Dir::Etc::netrcparts \"/etc/apt/auth.conf.d\";\n",
+            "Dir::Etc \"/cache/etc\";\n",
+        ] {
+            assert!(settings.contains(wanted), "{settings}");
+        }
+        for left_out in ["Post-Invoke", "AllowInsecure", "Languages::"] {
+            assert!(!settings.contains(left_out), "{settings}");
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The emulator's process: its frames, its console, and its end.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::emulator_time::EmulatorTime;
 use crate::error::Error;
@@ -142,6 +145,9 @@ impl Process {
             match self.pieces.recv_timeout(patience) {
                 Ok(piece) => self.decoder.push(&piece),
                 Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = keep_end(&self.console) {
+                        tracing::debug!("the console takes more and more space: {error}");
+                    }
                     let sent = self.input.as_ref().and_then(|input| input.try_recv().ok());
                     return sent.flatten().map_or(Ok(Event::Quiet), Err);
                 }
@@ -193,10 +199,25 @@ impl Drop for Process {
     }
 }
 
+/// The part of a console that is read, from its end.
+const LAST_PART: u64 = 1 << 20;
+/// The space on the disk that a console may take.
+const LARGEST_CONSOLE: u64 = 64 << 20;
+
 /// The end of a file that a host's kernel or an emulator writes, however much that has become.
 fn text(path: &Path) -> String {
-    const MOST: u64 = 1 << 20;
-    String::from_utf8_lossy(&files::read_end(path, MOST).unwrap_or_default()).into_owned()
+    String::from_utf8_lossy(&files::read_end(path, LAST_PART).unwrap_or_default()).into_owned()
+}
+
+/// Frees the space of all but the end of a console that has become large. The emulator goes on writing at the same place.
+fn keep_end(console: &Path) -> io::Result<()> {
+    let about = match console.metadata() {
+        Ok(about) if about.blocks() * 512 > LARGEST_CONSOLE => about,
+        _ => return Ok(()),
+    };
+    let file = fs::File::options().write(true).open(console)?;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(&file, flags, 0, about.len().saturating_sub(LAST_PART))?)
 }
 
 /// A program that runs in place of an emulator.
@@ -226,6 +247,20 @@ mod tests {
             }
         };
         assert!(failure.to_string().ends_with("log"), "{failure}");
+    }
+
+    #[test]
+    fn a_console_that_is_written_without_end_does_not_fill_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = folder.path().join("console");
+        let mut text = vec![b'.'; LARGEST_CONSOLE as usize + 1];
+        text.extend(b"the end");
+        fs::write(&console, &text).unwrap();
+        keep_end(&console).unwrap();
+        let about = console.metadata().unwrap();
+        assert_eq!(about.len(), text.len() as u64);
+        assert!(about.blocks() * 512 < 2 * LAST_PART, "{}", about.blocks());
+        assert!(super::text(&console).ends_with("..the end"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::time::Duration;
 /// A step of building a laboratory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
+    /// Waiting until another process has built.
+    Waiting,
     /// Reading the package lists.
     Lists,
     /// Downloading packages; counted in bytes.

@@ -123,7 +123,7 @@ pub(crate) fn write_manifest<M: Recorded + Serialize>(folder: &Path, manifest: &
 ///
 /// # Errors
 /// [`Error::Damaged`] naming the first file that differs.
-fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgress<'_>) -> Result<(), Error> {
+pub(crate) fn verify(folder: &Path, files: &[FileRecord], on_progress: OnProgress<'_>) -> Result<(), Error> {
     let total = files.len() as u64;
     for (record, done) in files.iter().zip(0..) {
         on_progress(Progress { step: Step::Assemble, done, total });
@@ -270,7 +270,7 @@ impl<K: Serialize + DeserializeOwned> Built<K> {
         if let Some(image) = find()? {
             return Ok(image);
         }
-        let _lock = cache.lock_building()?;
+        let _lock = cache.lock_building(on_progress)?;
         // Another process may have built it while this one waited.
         if let Some(image) = find()? {
             return Ok(image);

@@ -48,15 +48,15 @@ pub struct Request {
     pub memory_mib: Option<u64>,
     /// Time limit for the command, in wall time; by default there is none.
     pub timeout: Option<Duration>,
-    /// Limit on the time of the emulator ([`EmulatorTime`]) for reaching user space; by default
-    /// [`Lab::boot_limit`](crate::Lab::boot_limit).
+    /// Limit on the time of the emulator ([`EmulatorTime`]) for reaching user space, and for each later part of the run but
+    /// the command; by default [`Lab::boot_limit`](crate::Lab::boot_limit).
     pub boot_timeout: Option<Duration>,
     /// Additional arguments of the emulated host's kernel; `module.parameter=value` also applies to modules.
     pub kernel_arguments: Vec<String>,
     /// Additional arguments of Xen; only for laboratories with Xen.
     pub hypervisor_arguments: Vec<String>,
-    /// The cost in cycles of a VM exit and the following entry, in addition to the instructions that handle
-    /// it; an emulator's own switch costs nothing.
+    /// The cost of a VM exit and the following entry, in instructions, in addition to those that handle it; an emulator's own
+    /// switch costs nothing.
     pub switch_cycles: u32,
     /// Makes the run identical to every other run with this seed: the clock inside starts at a fixed time,
     /// and the seed determines the kernel's random numbers.

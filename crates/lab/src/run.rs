@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Seek;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ use crate::guest_image::GuestImage;
 use crate::image::Image;
 use crate::input::Input;
 use crate::job::{self, Order, PlacedFile, Root, Setup, TerminalSize};
-use crate::machine::Machine;
+use crate::machine::{Machine, room};
 use crate::process::{PowerOn, Process};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recipe::key;
@@ -105,21 +106,23 @@ impl Laboratory<'_> {
         if !self.emulator.patched && !request.devices.is_empty() {
             return Err(Error::DevicesInDebiansQemu { lab: self.lab.name });
         }
-        if !self.emulator.patched && request.speed.is_some() {
-            return Err(Error::SpeedInDebiansQemu { lab: self.lab.name });
+        if !self.emulator.patched {
+            require_no_clock(self.lab.name, request)?;
         }
         let put = open_put(&request.put)?;
         let mut machine = self.machine(request, bridge.as_ref().map(|bridge| bridge.line().to_owned()))?;
         let snapshot = if request.boot { None } else { self.snapshot(request, &machine, &mut || ())? };
         let folder = self.cache.run_folder()?;
-        let input = Input::new(order(request, &put, bridge.as_ref().map(Bridge::size)), put);
+        let term = std::env::var("TERM").ok();
+        let input = Input::new(order(request, &put, bridge.as_ref().map(Bridge::size), term), put);
         machine.input = input.length();
         let power_on = match &snapshot {
             Some(snapshot) => machine.restore(folder.path(), snapshot.folder())?,
             None => self.prepare_boot(request, &machine, folder.path(), None)?,
         };
         let files = folder.path().join("files.tar");
-        let out = File::create(&files).map_err(Error::file("Could not write", &files))?;
+        let out = File::options().read(true).write(true).create_new(true).open(&files);
+        let out = out.map_err(Error::file("Could not write", &files))?;
         let mut watch = self.watch(request, begun, out);
         // It is dropped after the emulator, which has the other end.
         let mut connected = None;
@@ -145,7 +148,7 @@ impl Laboratory<'_> {
         };
         drop(process);
         drop(connected);
-        let brought = take_out(&files, &request.output)?;
+        let brought = take_out(&mut watch.files, &request.output)?;
         watch.timings.total = begun.elapsed().as_secs_f64();
         Ok(Finished { ending, timings: watch.timings, warnings: watch.warnings, files: brought })
     }
@@ -161,6 +164,8 @@ impl Laboratory<'_> {
             last: Instant::now(),
             timings: Timings { prepare: begun.elapsed().as_secs_f64(), ..Timings::default() },
             running: false,
+            awaited: "its user space",
+            heard: Duration::ZERO,
             warnings: Vec::new(),
             files,
         }
@@ -250,9 +255,13 @@ impl Laboratory<'_> {
     ) -> Result<PowerOn, Error> {
         let initial_ram_disk = self.initial_ram_disk(&self.setup(request, machine), machine)?;
         if initial_ram_disk.len() as u64 > machine.room() {
+            let needed = initial_ram_disk.len() as u64;
             return Err(Error::TooLarge {
-                needed_mib: (initial_ram_disk.len() as u64 >> 20) + 1,
+                lab: self.lab.name,
+                memory_mib: machine.memory_mib,
+                needed_mib: (needed >> 20) + 1,
                 room_mib: machine.room() >> 20,
+                least_mib: least_memory(needed, self.lab.emulator),
             });
         }
         machine.prepare(folder, &initial_ram_disk, saved)
@@ -381,8 +390,11 @@ impl Laboratory<'_> {
 fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
     put.iter()
         .map(|put| {
-            if !put.from.is_file() {
+            if !put.from.exists() {
                 return Err(Error::PutMissing { path: put.from.clone() });
+            }
+            if !put.from.is_file() {
+                return Err(Error::PutNoFile { path: put.from.clone() });
             }
             let file = File::open(&put.from).map_err(Error::file("Could not open", &put.from))?;
             let metadata = file.metadata().map_err(Error::file("Could not look at", &put.from))?;
@@ -392,8 +404,28 @@ fn open_put(put: &[Put]) -> Result<Vec<(PlacedFile, File)>, Error> {
         .collect()
 }
 
-/// The order for the agent. With a seed it is the same in every run.
-fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<TerminalSize>) -> Order {
+/// Fails if a request needs the clock of the compiled QEMU.
+fn require_no_clock(lab: &'static str, request: &Request) -> Result<(), Error> {
+    let options = [("--speed", request.speed.is_some()), ("--switch-cycles", request.switch_cycles != 0)];
+    match options.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(Error::ClockInDebiansQemu { lab, option }),
+        None => Ok(()),
+    }
+}
+
+/// The memory with which a boot image of this size fits, in MiB.
+fn least_memory(needed: u64, emulator: Emulator) -> u64 {
+    const STEP: u64 = 32;
+    (1..).map(|steps| steps * STEP).find(|&memory| room(emulator, memory) >= needed).unwrap_or(u64::MAX)
+}
+
+/// The order for the agent; `term` is TERM of the user's terminal. With a seed it is the same in every run.
+fn order(
+    request: &Request,
+    put: &[(PlacedFile, File)],
+    terminal: Option<TerminalSize>,
+    term: Option<String>,
+) -> Order {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
     let now = u64::try_from(now).unwrap_or(u64::MAX);
     Order {
@@ -401,7 +433,7 @@ fn order(request: &Request, put: &[(PlacedFile, File)], terminal: Option<Termina
         put: put.iter().map(|(file, _)| file.clone()).collect(),
         get: request.get.clone(),
         terminal,
-        terminal_kind: std::env::var("TERM").unwrap_or_else(|_| "vt100".to_owned()),
+        terminal_kind: terminal.and(term).unwrap_or_else(|| "vt100".to_owned()),
         clock: request.seed.map_or(now, |_| SEEDED_CLOCK),
         seed: request.seed.unwrap_or(now),
         switch_cycles: request.switch_cycles,
@@ -427,18 +459,18 @@ fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTr
     })
 }
 
-fn take_out(archive: &Path, output: &Path) -> Result<Vec<PathBuf>, Error> {
-    let length = archive.metadata().map_or(0, |metadata| metadata.len());
-    if length == 0 {
+fn take_out(archive: &mut File, output: &Path) -> Result<Vec<PathBuf>, Error> {
+    let read = || Error::file("Could not read", "the files brought out");
+    if archive.metadata().map_err(read())?.len() == 0 {
         return Ok(Vec::new());
     }
+    archive.rewind().map_err(read())?;
     fs::create_dir_all(output).map_err(Error::file("Could not make", output))?;
-    let file = File::open(archive).map_err(Error::file("Could not open", archive))?;
-    let mut archive = tar::Archive::new(file);
-    let entries = archive.entries().map_err(Error::file("Could not read", "the files brought out"))?;
+    let mut archive = tar::Archive::new(archive);
+    let entries = archive.entries().map_err(read())?;
     let mut files = Vec::new();
     for entry in entries {
-        let mut entry = entry.map_err(Error::file("Could not read", "the files brought out"))?;
+        let mut entry = entry.map_err(read())?;
         let path = entry.path().map(|path| output.join(path)).unwrap_or_else(|_| output.to_owned());
         entry.unpack_in(output).map_err(Error::file("Could not write", &path))?;
         files.push(path);
@@ -454,6 +486,55 @@ mod tests {
     fn a_missing_file_is_found_before_anything_starts() {
         let put = Put { from: PathBuf::from("/nonexistent/file"), to: "file".to_owned() };
         assert!(matches!(open_put(&[put]), Err(Error::PutMissing { .. })));
+    }
+
+    #[test]
+    fn what_is_no_file_is_found_before_anything_starts() {
+        let put = Put { from: PathBuf::from("/proc"), to: "file".to_owned() };
+        let refused = open_put(&[put]).unwrap_err().to_string();
+        assert!(refused.starts_with("/proc is not a regular file"), "{refused}");
+    }
+
+    #[test]
+    fn debians_qemu_is_asked_for_no_clock() {
+        let refused = |request| require_no_clock("amd-svm", &request).map_err(|error| error.to_string());
+        assert_eq!(refused(Request::new(["true"])), Ok(()));
+        let refusal = refused(Request { switch_cycles: 1350, ..Request::new(["true"]) }).unwrap_err();
+        assert!(refusal.starts_with("--switch-cycles needs the QEMU that is compiled"), "{refusal}");
+        let refusal = refused(Request { speed: Some(500), ..Request::new(["true"]) }).unwrap_err();
+        assert!(refusal.starts_with("--speed needs the QEMU that is compiled"), "{refusal}");
+    }
+
+    #[test]
+    fn an_order_with_a_seed_does_not_depend_on_the_callers_terminal() {
+        let request = Request { seed: Some(7), ..Request::new(["true"]) };
+        let [one, other] = [Some("xterm-256color"), None].map(|term| term.map(str::to_owned));
+        assert_eq!(order(&request, &[], None, one.clone()), order(&request, &[], None, other));
+        let size = TerminalSize { rows: 24, columns: 80 };
+        assert_eq!(order(&request, &[], Some(size), one).terminal_kind, "xterm-256color");
+    }
+
+    #[test]
+    fn the_memory_that_is_named_has_room_and_less_has_not() {
+        for emulator in [Emulator::Bochs, Emulator::Qemu] {
+            let needed = 40 << 20;
+            let least = least_memory(needed, emulator);
+            assert!(room(emulator, least) >= needed && room(emulator, least - 32) < needed, "{least}");
+        }
+        assert!((257..=512).contains(&least_memory(40 << 20, Emulator::Bochs)));
+    }
+
+    #[test]
+    fn files_come_out_though_the_folder_of_the_run_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut archive = tar::Builder::new(tempfile::tempfile().unwrap());
+        let mut header = tar::Header::new_gnu();
+        header.set_size(4);
+        archive.append_data(&mut header, "result", &b"text"[..]).unwrap();
+        let mut archive = archive.into_inner().unwrap();
+        let brought = take_out(&mut archive, folder.path()).unwrap();
+        assert_eq!(brought, [folder.path().join("result")]);
+        assert_eq!(fs::read(&brought[0]).unwrap(), b"text");
     }
 
     #[test]

@@ -7,15 +7,14 @@
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, try_lock, wait_for_lock};
 use crate::definition::Lab;
 use crate::error::Error;
 use crate::recipe::key;
@@ -26,8 +25,9 @@ use crate::tree::{disk_usage, remove, take_place};
 const ROOM: u64 = 12 << 30;
 /// Free space on the disk below which no snapshot is made, in MiB.
 const SPACE_TO_SAVE: u64 = 3000;
-/// The file that describes a snapshot's shape, for people.
+/// The file that describes a snapshot: its shape, for people, and the sizes of its files.
 const SHAPE: &str = "shape.json";
+const FILES: &str = "files";
 /// Suffix of the name of a snapshot that is being made.
 const MAKING: &str = "making";
 
@@ -109,28 +109,21 @@ impl Snapshot {
         let folder = all.join(&key);
         let lock = lock_of(&folder);
         loop {
-            let in_use = wait_for_lock(&lock, FlockOperation::NonBlockingLockShared, stop)?;
+            let in_use = wait_for_lock(&lock, FlockOperation::NonBlockingLockShared, stop, &mut || ())?;
             if used_now(&folder) {
                 return Ok(Self { folder, _in_use: in_use });
             }
             drop(in_use);
-            let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop)?;
+            let alone = wait_for_lock(&lock, FlockOperation::NonBlockingLockExclusive, stop, &mut || ())?;
             // Another process may have made it while this one waited. A folder without a shape is incomplete.
             if !used_now(&folder) {
                 remove(&folder)?;
                 make_room(&all, ROOM);
-                if cache.require_space(SPACE_TO_SAVE).is_err() {
-                    make_room(&all, 0);
-                    cache.require_space(SPACE_TO_SAVE)?;
-                }
+                make_space(cache, SPACE_TO_SAVE)?;
                 let work = folder.with_extension(MAKING);
                 remove(&work)?;
                 fs::create_dir(&work).map_err(Error::file("Could not make", &work))?;
-                let saved = save(&work).and_then(|()| {
-                    let path = work.join(SHAPE);
-                    fs::write(&path, shape.text()).map_err(Error::file("Could not write", path))
-                });
-                match saved {
+                match save(&work).and_then(|()| describe(&work, shape)) {
                     Ok(()) => take_place(&work, &folder)?,
                     Err(error) => {
                         let _ = remove(&work);
@@ -154,9 +147,7 @@ impl Snapshot {
 pub fn snapshots_size(cache: &Cache, lab: &Lab) -> u64 {
     let folders = fs::read_dir(cache.snapshots()).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_of_lab = |folder: &PathBuf| {
-        let shape =
-            fs::read(folder.join(SHAPE)).ok().and_then(|shape| serde_json::from_slice::<Value>(&shape).ok());
-        shape.is_some_and(|shape| shape["lab"] == lab.name)
+        described(folder).is_some_and(|description| description["shape"]["lab"] == lab.name)
     };
     folders.filter(is_of_lab).map(|folder| disk_usage(&folder)).sum()
 }
@@ -165,41 +156,62 @@ fn lock_of(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
 }
 
-/// Waits for a lock. It polls, because a signal would not end a wait in the kernel.
-fn wait_for_lock(path: &Path, operation: FlockOperation, stop: &AtomicBool) -> Result<File, Error> {
-    loop {
-        if let Some(file) = try_lock(path, operation)? {
-            return Ok(file);
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted);
-        }
-        std::thread::sleep(Duration::from_millis(20));
+/// Removes all unused snapshots if less than `needed_mib` MiB are free, and if that many are free then.
+fn make_space(cache: &Cache, needed_mib: u64) -> Result<(), Error> {
+    let all = cache.snapshots();
+    let require = |needed| {
+        cache.require_space(needed).map_err(|error| match error {
+            Error::NoSpace { path, free_mib, .. } => Error::NoSpaceToSave { path, free_mib, needed_mib },
+            error => error,
+        })
+    };
+    if require(needed_mib).is_ok() {
+        return Ok(());
     }
+    require(needed_mib.saturating_sub(removable(&all) >> 20))?;
+    make_room(&all, 0);
+    require(needed_mib)
 }
 
-/// Takes a lock, unless another process holds it or has removed its file meanwhile.
-fn try_lock(path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
-    let file = File::create(path).map_err(Error::file("Could not open the lock", path))?;
-    lock_opened(file, path, operation)
-}
-
-fn lock_opened(file: File, path: &Path, operation: FlockOperation) -> Result<Option<File>, Error> {
-    match flock(&file, operation) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(Error::file("Could not lock", path)(error.into())),
+/// Writes what marks a snapshot as complete: its shape, and the sizes of its files.
+fn describe(folder: &Path, shape: &Shape) -> Result<(), Error> {
+    let mut files = serde_json::Map::new();
+    for entry in fs::read_dir(folder).map_err(Error::file("Could not read", folder))?.flatten() {
+        let size = entry.metadata().map_err(Error::file("Could not look at", entry.path()))?.len();
+        files.insert(entry.file_name().to_string_lossy().into_owned(), size.into());
     }
-    let links = file.metadata().map_err(Error::file("Could not look at", path))?.nlink();
-    Ok((links > 0).then_some(file))
+    let text = json!({ "shape": shape, FILES: files });
+    let path = folder.join(SHAPE);
+    fs::write(&path, format!("{text:#}")).map_err(Error::file("Could not write", path))
 }
 
-/// Records that a snapshot is used; returns false if it does not exist.
+/// What [`describe`] wrote, if the files have the sizes that it says: a machine that loses its power can leave them shorter.
+fn described(folder: &Path) -> Option<Value> {
+    let description: Value = serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()?;
+    let has_size = |(name, size): (&String, &Value)| {
+        folder.join(name).metadata().is_ok_and(|about| Some(about.len()) == size.as_u64())
+    };
+    description[FILES].as_object()?.iter().all(has_size).then_some(description)
+}
+
+/// Records that a snapshot is used; returns false if it does not exist or is damaged.
 fn used_now(folder: &Path) -> bool {
     let Ok(shape) = File::options().append(true).open(folder.join(SHAPE)) else { return false };
+    if described(folder).is_none() {
+        return false;
+    }
     // If this fails, the snapshot is only removed sooner.
     let _ = shape.set_modified(SystemTime::now());
     true
+}
+
+/// Size of the snapshots that no process uses, in bytes.
+fn removable(all: &Path) -> u64 {
+    let entries = fs::read_dir(all).into_iter().flatten().flatten();
+    let unused = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).filter(|folder| {
+        matches!(try_lock(&lock_of(folder), FlockOperation::NonBlockingLockExclusive), Ok(Some(_)))
+    });
+    unused.map(|folder| disk_usage(&folder)).sum()
 }
 
 /// Removes the remains of killed processes, and then the least recently used snapshots until the others take
@@ -298,6 +310,46 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_that_lost_bytes_is_made_again() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let saves = Cell::new(0);
+        let open = || {
+            let save = |folder: &Path| {
+                saves.set(saves.get() + 1);
+                fs::write(folder.join("state"), b"saved").unwrap();
+                Ok(())
+            };
+            Snapshot::find_or_make(&cache, &shape(2), &NEVER, save).unwrap().folder().to_owned()
+        };
+        let folder = open();
+        for (file, saved) in [(SHAPE, 2), ("state", 3)] {
+            fs::write(folder.join(file), "").unwrap();
+            open();
+            assert_eq!((saves.get(), fs::read(folder.join("state")).unwrap()), (saved, b"saved".to_vec()));
+        }
+        open();
+        assert_eq!(saves.get(), 3);
+    }
+
+    #[test]
+    fn without_enough_to_remove_nothing_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let save = |folder: &Path| {
+            fs::write(folder.join("memory"), vec![1; 2 << 20]).unwrap();
+            Ok(())
+        };
+        let made = Snapshot::find_or_make(&cache, &shape(2), &NEVER, save).unwrap();
+        let folder = made.folder().to_owned();
+        assert_eq!(removable(&cache.snapshots()), 0);
+        drop(made);
+        assert_eq!(removable(&cache.snapshots()) >> 20, 2);
+        let message = make_space(&cache, u64::MAX >> 21).unwrap_err().to_string();
+        assert!(message.contains("--boot") && folder.exists(), "{message}");
+    }
+
+    #[test]
     fn a_save_that_failed_leaves_nothing_and_is_made_again() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::at(root.path());
@@ -358,16 +410,6 @@ mod tests {
         let _other = try_lock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
         let waited = Snapshot::find_or_make(&cache, &shape(2), &AtomicBool::new(true), |_| Ok(()));
         assert!(matches!(waited, Err(Error::Interrupted)));
-    }
-
-    #[test]
-    fn a_lock_whose_file_was_removed_meanwhile_is_no_lock() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("00.lock");
-        let opened = File::create(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        assert!(lock_opened(opened, &path, FlockOperation::NonBlockingLockExclusive).unwrap().is_none());
-        assert!(try_lock(&path, FlockOperation::NonBlockingLockExclusive).unwrap().is_some());
     }
 
     #[test]

@@ -9,7 +9,10 @@ const PORT: u16 = 0xe8;
 /// The value that is read on a machine without the port.
 const ABSENT: u32 = u32::MAX;
 
-/// The cost in cycles of the laboratory's clock; `None` outside of laboratories with a clock.
+/// The largest cost that QEMU's device accepts, in instructions.
+pub const LARGEST: u32 = 0xff_ffff;
+
+/// The cost as the time of this many instructions; `None` outside of laboratories with a clock.
 ///
 /// # Errors
 /// If this process may not use the port, which needs root.
@@ -22,17 +25,21 @@ pub fn get() -> io::Result<Option<u32>> {
     Ok((cycles != ABSENT).then_some(cycles))
 }
 
-/// Sets the cost in cycles of the laboratory's clock.
+/// Sets the cost, as the time of this many instructions, at most [`LARGEST`].
 ///
 /// # Errors
-/// If this process may not use the port, or if the machine is not a laboratory with a clock.
+/// If it is larger, if this process may not use the port, or if the machine is not a laboratory with a clock.
 pub fn set(cycles: u32) -> io::Result<()> {
     let refused = || {
         let problem = format!(
-            "this machine does not accept a cost of {cycles} cycles for a switch; it is not a lab with a clock"
+            "this machine does not accept a cost of {cycles} instructions for a switch; it is not a lab with a clock"
         );
         io::Error::new(io::ErrorKind::Unsupported, problem)
     };
+    if cycles > LARGEST {
+        let problem = format!("a switch costs at most {LARGEST} instructions");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
     get()?.ok_or_else(refused)?;
     // SAFETY: `get` got access to the port, and has found the device that accepts the value.
     unsafe { asm!("out dx, eax", in("dx") PORT, in("eax") cycles, options(nomem, nostack, preserves_flags)) };

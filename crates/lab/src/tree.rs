@@ -20,8 +20,20 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     fs::copy(from, to).map(drop).map_err(Error::file("Could not copy", from))
 }
 
-/// Moves what is whole in `folder` to its place.
+/// The largest file that is on the disk before its folder takes its place, in bytes: manifests, states and emulators.
+const SYNCED: u64 = 16 << 20;
+
+/// Moves what is whole in `folder` to its place. Its small files are on the disk then, so that a machine that loses its power
+/// does not leave empty ones there; those that are larger have a recorded size.
 pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(Error::file("Could not read", folder))?.flatten() {
+        if entry.metadata().is_ok_and(|about| about.is_file() && about.len() <= SYNCED) {
+            let path = entry.path();
+            File::open(&path)
+                .and_then(|file| file.sync_all())
+                .map_err(Error::file("Could not store", path))?;
+        }
+    }
     remove(place)?;
     fs::rename(folder, place).map_err(Error::file("Could not move the finished image to", place))
 }

@@ -18,13 +18,17 @@ pub(crate) struct Watch<'a> {
     pub(crate) lab: &'static str,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) request: &'a Request,
-    /// The limit on the emulator's time for reaching user space.
+    /// The limit on the emulator's time for reaching user space, and for each later part of the run but the command.
     pub(crate) boot_limit: Duration,
     pub(crate) begun: Instant,
     pub(crate) powered_on: Instant,
     pub(crate) last: Instant,
     pub(crate) timings: Timings,
     pub(crate) running: bool,
+    /// What is waited for, in the words of an error.
+    pub(crate) awaited: &'static str,
+    /// The emulator's time when the agent last sent something, except for the command's output.
+    pub(crate) heard: Duration,
     pub(crate) warnings: Vec<String>,
     pub(crate) files: File,
 }
@@ -38,7 +42,7 @@ impl Watch<'_> {
     ) -> Result<Ending, Error> {
         loop {
             let frame = self.next_frame(process)?;
-            if let Some(ending) = self.take(frame, on_happening)? {
+            if let Some(ending) = self.take(frame, process, on_happening)? {
                 return Ok(ending);
             }
         }
@@ -54,7 +58,7 @@ impl Watch<'_> {
         loop {
             let frame = self.next_frame(process)?;
             let there = matches!(&frame, Frame::Moment(moment) if moment.reached == point);
-            let ending = self.take(frame, on_happening)?;
+            let ending = self.take(frame, process, on_happening)?;
             if there || ending.is_some() {
                 return Ok(ending);
             }
@@ -78,6 +82,7 @@ impl Watch<'_> {
     fn take(
         &mut self,
         frame: Frame,
+        process: &Process,
         on_happening: &mut dyn FnMut(Happening<'_>),
     ) -> Result<Option<Ending>, Error> {
         match frame {
@@ -99,6 +104,9 @@ impl Watch<'_> {
                 on_happening(Happening::Reached(&moment));
             }
         }
+        if !self.running {
+            self.heard = process.time().spent();
+        }
         // With a command that writes without pause there is never a quiet moment.
         self.check_command_limit()?;
         Ok(None)
@@ -108,14 +116,19 @@ impl Watch<'_> {
         let seconds = self.last.elapsed().as_secs_f64();
         self.last = Instant::now();
         match moment.reached.as_str() {
-            "init" => self.timings.boot = self.powered_on.elapsed().as_secs_f64(),
+            "init" => {
+                self.timings.boot = self.powered_on.elapsed().as_secs_f64();
+                self.awaited = "the point where it waits for a command";
+            }
             "modules" => self.timings.modules = seconds,
             "waiting" => self.timings.modules += seconds,
-            // The first message of a restored machine.
-            "order" if self.timings.boot == 0.0 => {
-                self.timings.boot = self.powered_on.elapsed().as_secs_f64()
+            "order" => {
+                // The first message of a restored machine.
+                if self.timings.boot == 0.0 {
+                    self.timings.boot = self.powered_on.elapsed().as_secs_f64();
+                }
+                self.awaited = "the start of its command";
             }
-            "order" => {}
             "root" => {
                 self.timings.root = seconds;
                 self.running = true;
@@ -125,6 +138,7 @@ impl Watch<'_> {
                 self.timings.command = seconds;
                 self.timings.inside = moment.uptime;
                 self.running = false;
+                self.awaited = "the end of its files";
             }
             "files" => self.timings.files = seconds,
             other => {
@@ -143,10 +157,10 @@ impl Watch<'_> {
                 console: process.last_words(),
             });
         }
-        let booting = self.timings.boot == 0.0;
-        if booting && process.time().spent() > self.boot_limit {
+        if !self.running && process.time().spent().saturating_sub(self.heard) > self.boot_limit {
             return Err(Error::BootHung {
                 lab: self.lab.to_owned(),
+                awaited: self.awaited,
                 limit: self.boot_limit,
                 console: process.last_words(),
             });
@@ -194,5 +208,64 @@ impl Watch<'_> {
             return Error::Panic { lab, after: self.begun.elapsed(), console };
         }
         Error::EmulatorEnded { lab, status, console }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::started;
+
+    /// The error of a run whose agent sends that it reached these points, and then nothing.
+    fn hung_after(points: &[&str]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let moments = points
+            .iter()
+            .flat_map(|&point| Frame::Moment(Moment { reached: point.to_owned(), uptime: 1.0 }).encode());
+        let sent = folder.path().join("sent");
+        std::fs::write(&sent, moments.collect::<Vec<_>>()).unwrap();
+        let script = format!("cat {}; exec sleep 100", sent.display());
+        let mut process = started(folder.path(), "sh", &["-c", &script]);
+        let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
+        let mut watch = Watch {
+            lab: "amd-svm",
+            stop: &stop,
+            request: &request,
+            boot_limit: Duration::from_millis(300),
+            begun: Instant::now(),
+            powered_on: Instant::now(),
+            last: Instant::now(),
+            timings: Timings::default(),
+            running: false,
+            awaited: "its user space",
+            heard: Duration::ZERO,
+            warnings: Vec::new(),
+            files: tempfile::tempfile().unwrap(),
+        };
+        match watch.follow(&mut process, &mut |_| ()) {
+            Err(error @ Error::BootHung { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_host_that_hangs_before_or_after_its_command_is_ended() {
+        let hung = [
+            (&[][..], "its user space"),
+            (&["init"], "the point where it waits for a command"),
+            (&["init", "modules", "waiting", "order"], "the start of its command"),
+            (&["order", "root", "command"], "the end of its files"),
+        ];
+        std::thread::scope(|scope| {
+            for (points, awaited) in hung {
+                scope.spawn(move || {
+                    let told = hung_after(points);
+                    assert!(
+                        told.starts_with(&format!("amd-svm did not reach {awaited} within 300ms")),
+                        "{told}"
+                    );
+                });
+            }
+        });
     }
 }

@@ -4,6 +4,7 @@ mod run;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
@@ -72,8 +73,8 @@ pub(crate) fn ready(image: &GuestImage) -> String {
 }
 
 /// The guest image, built first if it does not exist, after a note on the effort.
-pub(crate) fn image(progress: &mut BuildProgress, stop: &AtomicBool) -> anyhow::Result<GuestImage> {
-    let cache = Cache::of_user()?;
+pub(crate) fn image(progress: &mut BuildProgress, stop: &Arc<AtomicBool>) -> anyhow::Result<GuestImage> {
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if GuestImage::find(&cache)?.is_none() {
         eprintln!(
             "Building the guest image: {} MiB to download, or 4 MiB if the labs' packages are there; {} MiB on disk, \

@@ -1,9 +1,10 @@
 //! `exitless lab`: list, kernels, build, run, shell, clean.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use serde::Serialize;
 
 use crate::console::{BuildProgress, Waiting};
 use crate::interrupt;
+use crate::status::Usage;
 
 /// Operations on labs.
 #[derive(Debug, Subcommand)]
@@ -54,12 +56,13 @@ pub(crate) enum Command {
         #[command(flatten)]
         machine: MachineArguments,
     },
-    /// Inside a lab: print or set the cost of a VM exit and the entry after it, in cycles of its clock.
+    /// Inside a lab: print or set the cost of a VM exit and the entry after it, as the time of this many instructions.
     ///
     /// As a factor of a study: commands = [{ before = "exitless lab switch-cycles 1350", after = "exitless
     /// lab switch-cycles 0" }]. Needs root. Exit status: 1 on a machine that is not a lab with a clock.
     SwitchCycles {
         /// The new cost, in addition to the instructions that handle the exit.
+        #[arg(value_name = "INSTRUCTIONS", value_parser = |given: &str| within(given, SWITCH_CYCLES))]
         cycles: Option<u32>,
     },
     /// Remove every lab from the cache: images, emulators, snapshots and packages.
@@ -70,6 +73,9 @@ pub(crate) enum Command {
 pub(super) const CPUS: RangeInclusive<u16> = 1..=8;
 /// The memory that an emulated host can have, in MiB.
 pub(super) const MEMORY_MIB: RangeInclusive<u64> = 256..=2048;
+
+/// The cost of a switch that an emulated host can have, in instructions.
+pub(super) const SWITCH_CYCLES: RangeInclusive<u32> = 0..=lab::switch_cost::LARGEST;
 
 /// The settings of the emulated machine.
 #[derive(Debug, Args)]
@@ -98,7 +104,8 @@ pub(crate) struct MachineArguments {
     /// The memory of the emulated host in MiB [default: 2048, bare: 512].
     #[arg(long, value_parser = |given: &str| within(given, MEMORY_MIB))]
     memory: Option<u64>,
-    /// The time limit for the emulated host to reach its user space, in seconds of the emulator's CPU time [default: 600].
+    /// The time limit for the emulated host to reach its user space, and for each later part of the run but the command, in
+    /// seconds of the emulator's CPU time [default: 600].
     #[arg(long, value_name = "SECONDS")]
     boot_timeout: Option<u64>,
     /// Another argument for the emulated host's kernel; MODULE.PARAMETER=VALUE also sets parameters of
@@ -110,7 +117,8 @@ pub(crate) struct MachineArguments {
     hypervisor_argument: Vec<String>,
     /// The cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
     /// time of this many instructions.
-    #[arg(long, value_name = "CYCLES", default_value_t = 0)]
+    #[arg(long, value_name = "INSTRUCTIONS", default_value_t = 0,
+        value_parser = |given: &str| within(given, SWITCH_CYCLES))]
     switch_cycles: u32,
     /// Let clock and random numbers inside start as in all other runs with this seed; except in xen, the whole run
     /// is then reproducible, to the last byte.
@@ -262,7 +270,7 @@ fn list_kernels(json: bool) -> anyhow::Result<ExitCode> {
 fn build(name: &str) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(name)?;
     let stop = interrupt::flag()?;
-    let cache = Cache::of_user()?;
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(&stop));
     let mut progress = BuildProgress::new();
     let image = image(&cache, lab, &mut progress, &stop)?;
     image.verify(&mut |step| progress.show(step))?;
@@ -270,7 +278,11 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
     if let Some(xen) = laboratory.xen_image() {
         xen.verify(&mut |step| progress.show(step))?;
     }
+    if let Some(emulator) = BuiltEmulator::find(&cache, lab.emulator)? {
+        emulator.verify(&mut |step| progress.show(step))?;
+    }
     let guest_image = super::guest::image(&mut progress, &stop)?;
+    guest_image.verify(&mut |step| progress.show(step))?;
     laboratory.save(&Request::new([""; 0]), &mut |step| progress.show(step))?;
     drop(progress);
     let of_xen = laboratory.xen_image().map(XenImage::drift).unwrap_or_default();
@@ -300,7 +312,9 @@ fn build(name: &str) -> anyhow::Result<ExitCode> {
 
 fn run_command(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let lab = Lab::find(&arguments.name)?;
-    let put = arguments.put.iter().map(|given| parse_put(given)).collect::<anyhow::Result<_>>()?;
+    let put: Vec<Put> = arguments.put.iter().map(|given| parse_put(given)).collect::<anyhow::Result<_>>()?;
+    refuse_equal("--put", put.iter().map(|put| (inside(&put.to), put.from.display().to_string())))?;
+    refuse_equal("--get", arguments.get.iter().map(|path| (brought_out_as(path), path.clone())))?;
     let request = Request {
         put,
         get: arguments.get,
@@ -377,7 +391,7 @@ pub(crate) fn with_laboratory<T>(
     stop: Arc<AtomicBool>,
     use_it: impl FnOnce(&Laboratory<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let cache = Cache::of_user()?;
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(&stop));
     let mut progress = BuildProgress::new();
     let image = image(&cache, lab, &mut progress, &stop)?;
     let laboratory = open(&cache, lab, &image, &mut progress, stop)?;
@@ -405,7 +419,7 @@ fn open<'a>(
 pub(super) fn prepare_kernel_and_devices(
     lab: &Lab,
     request: &Request,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     lab::require_devices(lab, &request.devices)?;
     if let Some(kernel) = request.kernel {
@@ -416,8 +430,8 @@ pub(super) fn prepare_kernel_and_devices(
 }
 
 /// Makes a kernel ready to be booted.
-fn prepare_kernel(kernel: &'static DebianKernel, stop: &AtomicBool) -> anyhow::Result<()> {
-    let cache = Cache::of_user()?;
+fn prepare_kernel(kernel: &'static DebianKernel, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if KernelImage::find_kernel(&cache, kernel)?.is_some() {
         return Ok(());
     }
@@ -434,11 +448,11 @@ fn prepare_kernel(kernel: &'static DebianKernel, stop: &AtomicBool) -> anyhow::R
 }
 
 /// Builds the boot files of a host with devices.
-fn prepare_devices(lab: &Lab, stop: &AtomicBool) -> anyhow::Result<()> {
+fn prepare_devices(lab: &Lab, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     if lab.is_xen() {
         return Ok(());
     }
-    let cache = Cache::of_user()?;
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(stop));
     if DeviceImage::find(&cache)?.is_none() {
         say_effort("the kernel of hosts with devices", &DEVICE_BUILD_EFFORT, &cache);
     }
@@ -531,6 +545,28 @@ fn parse_put(given: &str) -> anyhow::Result<Put> {
     Ok(Put { from, to })
 }
 
+/// The path inside to which a file is copied, without what does not tell it from others.
+fn inside(to: &str) -> PathBuf {
+    Path::new("/root").join(to).components().collect()
+}
+
+/// The name under which a path is copied out.
+fn brought_out_as(path: &str) -> PathBuf {
+    Path::new(path).file_name().map_or_else(|| "root".into(), PathBuf::from)
+}
+
+/// Refuses two files of which one would replace the other: destinations, each with what was given.
+fn refuse_equal(option: &str, files: impl Iterator<Item = (PathBuf, String)>) -> Result<(), Usage> {
+    let mut known: BTreeMap<PathBuf, String> = BTreeMap::new();
+    for (to, given) in files {
+        if let Some(first) = known.insert(to.clone(), given.clone()) {
+            let to = to.display();
+            return Err(Usage(format!("{option} {first} and {given}: both would be copied to {to}")));
+        }
+    }
+    Ok(())
+}
+
 fn pass_on(happening: &Happening<'_>) {
     // A closed pipe must not stop the command inside before it is done.
     let _ = match happening {
@@ -568,5 +604,33 @@ fn exit_code(finished: &Finished) -> ExitCode {
     match code {
         0 if !finished.warnings.is_empty() => ExitCode::from(crate::status::FAILED),
         code => ExitCode::from(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_files_with_one_destination_are_refused() {
+        let get = |paths: &[&str]| {
+            let files = paths.iter().map(|path| (brought_out_as(path), (*path).to_owned()));
+            refuse_equal("--get", files).map_err(|Usage(why)| why)
+        };
+        assert_eq!(get(&["run1/result.json", "run1/log", "/tmp", ".."]), Ok(()));
+        assert_eq!(
+            get(&["run1/result.json", "run2/result.json"]).unwrap_err(),
+            "--get run1/result.json and run2/result.json: both would be copied to result.json"
+        );
+        let put = |files: &[&str]| {
+            let files: Vec<Put> = files.iter().map(|file| parse_put(file).unwrap()).collect();
+            let files = files.iter().map(|put| (inside(&put.to), put.from.display().to_string()));
+            refuse_equal("--put", files).map_err(|Usage(why)| why)
+        };
+        assert_eq!(put(&["a/x", "b/x:y"]), Ok(()));
+        assert_eq!(
+            put(&["a/x", "b/y:/root/./x"]).unwrap_err(),
+            "--put a/x and b/y: both would be copied to /root/x"
+        );
     }
 }

@@ -14,7 +14,7 @@ use prove::{EPYC_SWITCH_CYCLES, Judgement, Plan, Proof, Recording, analyse, coll
 use probe::Arms;
 use probe::measure::Measure;
 
-use super::lab::{print_timings, with_laboratory};
+use super::lab::{SWITCH_CYCLES, print_timings, with_laboratory, within};
 use super::plan::PlanArguments;
 use super::recordings::write_page;
 use crate::console::{self, StatusLine};
@@ -35,9 +35,10 @@ pub(crate) struct Arguments {
     /// Folder for report.html, result.json, recording.json and samples.parquet.
     #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
     output: PathBuf,
-    /// In a lab: cycles for a VM exit and the entry after it, in addition to the instructions that
-    /// handle it; 0 for none. The default was measured on an AMD EPYC.
-    #[arg(long, value_name = "CYCLES", default_value_t = EPYC_SWITCH_CYCLES)]
+    /// In a lab: the cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
+    /// time of this many instructions; 0 for none. The default was measured on an AMD EPYC, in cycles.
+    #[arg(long, value_name = "INSTRUCTIONS", default_value_t = EPYC_SWITCH_CYCLES,
+        value_parser = |given: &str| within(given, SWITCH_CYCLES))]
     switch_cycles: u32,
     /// Print the result as JSON instead of tables.
     #[arg(long)]
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 const RECORDING: &str = "recording.json";
-/// Costs of a switch in the curve of gains, in cycles.
+/// Costs of a switch in the curve of gains, in instructions.
 const CURVE: [u32; 5] = [0, 500, 1000, EPYC_SWITCH_CYCLES, 2000];
 
 /// Emulated hosts are slow, and their cycles vary little.
@@ -102,12 +103,17 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Recording> {
 
 /// Adds facts to a recording from a laboratory that are known only outside.
 fn as_emulated(mut recording: Recording, emulator: &str, switch_cycles: u32, has_clock: bool) -> Recording {
-    recording.switch_cycles = has_clock.then_some(switch_cycles);
+    recording.switch_cycles = charged(switch_cycles, has_clock);
     recording.emulated = Some(emulator.to_owned());
     for other in &mut recording.at_other_costs {
         other.emulated = Some(emulator.to_owned());
     }
     recording
+}
+
+/// The cost of a switch that an emulator charges: only one with a clock does.
+fn charged(switch_cycles: u32, has_clock: bool) -> Option<u32> {
+    has_clock.then_some(switch_cycles)
 }
 
 /// A short plan of the measures whose gain depends on the cost of a switch: with a clock of instructions
@@ -151,7 +157,8 @@ fn record(file: &Path, plan: &str) -> anyhow::Result<ExitCode> {
     if let (Some(own), Arms::Both { .. }, false) = (cost, &recording.arms, shorter.measures.is_empty()) {
         for cycles in CURVE.into_iter().filter(|&cycles| cycles != own) {
             lab::switch_cost::set(cycles).context("Could not set the cost of a switch")?;
-            let other = collect(&shorter, &mut line.measurement(&format!("At {cycles} cycles a switch, ")))?;
+            let other =
+                collect(&shorter, &mut line.measurement(&format!("At {cycles} instructions a switch, ")))?;
             recording.at_other_costs.push(Recording { switch_cycles: Some(cycles), ..other });
         }
     }
@@ -171,7 +178,7 @@ fn collect_inside(
         bare: true,
         get: vec![RECORDING.to_owned()],
         output: folder.path().to_owned(),
-        switch_cycles: arguments.switch_cycles,
+        switch_cycles: charged(arguments.switch_cycles, laboratory.has_clock()).unwrap_or(0),
         ..Request::new(["exitless", "prove", "--record", RECORDING, "--plan", &plan])
     };
     let line = StatusLine::new();
@@ -244,4 +251,15 @@ fn exit_code(judgement: Judgement) -> ExitCode {
         | Judgement::NoDifference
         | Judgement::TooFewRuns => 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emulator_without_a_clock_is_charged_nothing() {
+        assert_eq!(charged(EPYC_SWITCH_CYCLES, true), Some(EPYC_SWITCH_CYCLES));
+        assert_eq!(charged(EPYC_SWITCH_CYCLES, false), None);
+    }
 }

@@ -82,12 +82,15 @@ fn a_file_that_cannot_be_brought_out_is_said_and_the_others_come() {
         "--get",
         "/nothing/here",
         "/proc/uptime",
+        "/sys/module/8250/parameters/nr_uarts",
         "--output",
         output,
         "--",
         "true",
     ]);
     assert_eq!(said.status, 125);
+    let of_sysfs = fs::read_to_string(folder.path().join("nr_uarts")).unwrap();
+    assert!(of_sysfs.trim().parse::<u32>().is_ok(), "{of_sysfs:?}");
     assert!(said.err.contains("/nothing/here could not be brought out"), "{}", said.err);
     assert!(folder.path().join("uptime").exists());
 }

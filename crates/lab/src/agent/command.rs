@@ -2,20 +2,29 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use crate::frames::{Ending, Frame};
 use crate::job::{HOME, Order};
 
 const PIECE: usize = 32 << 10;
+/// The time for which outputs are waited for after the command has ended: what it left in the background may hold them open.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+
+enum Event {
+    Printed(Frame),
+    Ended(io::Result<ExitStatus>),
+}
 
 pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String> {
     let (program, arguments) = order.command.split_first().ok_or("no command was given")?;
     let mut command = inside(program, order);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
+    let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             // The statuses that shells give for a program that cannot be found or run.
@@ -25,31 +34,52 @@ pub(super) fn run(order: &Order, channel: &mut Channel) -> Result<Ending, String
             return Ok(Ending::Status(status));
         }
     };
-    let (sender, frames) = mpsc::sync_channel(64);
-    let readers = [
-        child.stdout.take().map(|pipe| forward(pipe, Frame::Stdout, sender.clone())),
-        child.stderr.take().map(|pipe| forward(pipe, Frame::Stderr, sender)),
-    ];
-    for frame in frames {
-        channel.send(&frame).map_err(|error| format!("sending output: {error}"))?;
+    pass_on(child, channel).map_err(|error| format!("running {program}: {error}"))
+}
+
+/// Sends what the process prints until it has ended. Its outputs may be open for longer, by what it left in the background.
+fn pass_on(mut child: Child, channel: &mut Channel) -> io::Result<Ending> {
+    let (sender, events) = mpsc::sync_channel(64);
+    if let Some(pipe) = child.stdout.take() {
+        forward(pipe, Frame::Stdout, sender.clone());
     }
-    drop(readers);
-    child.wait().map(ending).map_err(|error| format!("waiting for {program}: {error}"))
+    if let Some(pipe) = child.stderr.take() {
+        forward(pipe, Frame::Stderr, sender.clone());
+    }
+    thread::spawn(move || sender.send(Event::Ended(child.wait())));
+    let mut end = None;
+    loop {
+        let event = match &end {
+            None => events.recv().ok(),
+            Some((_, at)) => LEFTOVERS
+                .checked_sub(Instant::elapsed(at))
+                .and_then(|patience| events.recv_timeout(patience).ok()),
+        };
+        match (event, end.take()) {
+            (Some(Event::Printed(frame)), ended) => {
+                channel.send(&frame)?;
+                end = ended;
+            }
+            (Some(Event::Ended(status)), _) => end = Some((status?, Instant::now())),
+            (None, Some((status, _))) => return Ok(ending(status)),
+            (None, None) => return Err(io::Error::other("its end was missed")),
+        }
+    }
 }
 
 fn forward(
     mut pipe: impl Read + Send + 'static,
     wrap: fn(Vec<u8>) -> Frame,
-    sender: mpsc::SyncSender<Frame>,
-) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
+    sender: mpsc::SyncSender<Event>,
+) {
+    thread::spawn(move || {
         let mut buffer = vec![0; PIECE];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-            if sender.send(wrap(buffer[..count].to_vec())).is_err() {
+            if sender.send(Event::Printed(wrap(buffer[..count].to_vec()))).is_err() {
                 break;
             }
         }
-    })
+    });
 }
 
 pub(super) fn inside(program: &str, order: &Order) -> Command {
@@ -69,5 +99,24 @@ pub(super) fn ending(status: ExitStatus) -> Ending {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Status(code),
         (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_ended_though_something_it_started_goes_on() {
+        let begun = Instant::now();
+        let mut channel = Channel::Virtio(tempfile::tempfile().unwrap());
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "echo said; sleep 30 & exit 3"]).stdin(Stdio::null());
+        let child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        assert_eq!(pass_on(child, &mut channel).unwrap(), Ending::Status(3));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        let Channel::Virtio(mut sent) = channel else { panic!("another channel") };
+        io::Seek::rewind(&mut sent).unwrap();
+        assert_eq!(Frame::read(&mut sent).unwrap(), Frame::Stdout(b"said\n".to_vec()));
     }
 }

@@ -1,15 +1,19 @@
 //! Writing files to their destinations, and sending files out as one tar stream.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::channel::Channel;
 use crate::frames::Frame;
 use crate::job::{HOME, PlacedFile};
 
 const PIECE: usize = 256 << 10;
+/// Limits for a file that is read before its header is sent, because it does not tell its size.
+const MOST_READ_FIRST: usize = 64 << 20;
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Receives the order's files and writes them to their destinations.
 pub(super) fn place(files: &[PlacedFile], channel: &mut Channel) -> Result<(), String> {
@@ -38,50 +42,167 @@ fn receive(target: &Path, file: &PlacedFile, channel: &mut Channel) -> io::Resul
     fs::set_permissions(target, fs::Permissions::from_mode(file.mode))
 }
 
-/// Sends those of `paths` that exist, and a warning for each of the others.
+/// Sends those of `paths` that can be read, and a warning for each of the others.
 pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String> {
     if paths.is_empty() {
         return Ok(());
     }
-    let mut missing = Vec::new();
-    let mut archive = tar::Builder::new(Pieces { channel, pending: Vec::with_capacity(PIECE) });
-    archive.follow_symlinks(true);
+    let failed = |error: io::Error| format!("sending files: {error}");
+    let archive = tar::Builder::new(Pieces { channel, pending: Vec::with_capacity(PIECE) });
+    let mut outgoing = Outgoing { archive, above: Vec::new(), linked: false, warnings: Vec::new() };
     for path in paths {
-        let source = absolute(path);
         let name = Path::new(path).file_name().map_or_else(|| PathBuf::from("root"), PathBuf::from);
-        let added = match fs::metadata(&source) {
-            Ok(metadata) if metadata.is_dir() => archive.append_dir_all(&name, &source),
-            Ok(metadata) => append_file(&mut archive, &name, &source, &metadata),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = added {
-            missing.push(format!("{path} could not be brought out: {error}"));
-        }
+        outgoing.add(&name, &absolute(path)).map_err(failed)?;
     }
-    let mut pieces = archive.into_inner().map_err(|error| format!("sending files: {error}"))?;
-    pieces.flush().map_err(|error| format!("sending files: {error}"))?;
+    let mut pieces = outgoing.archive.into_inner().map_err(failed)?;
+    pieces.flush().map_err(failed)?;
     let Pieces { channel, .. } = pieces;
-    for message in missing {
+    for message in outgoing.warnings {
         channel.send(&Frame::Warning(message)).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// Files of /proc and /sys claim to be empty, so a file's contents are read before its header is written.
-fn append_file(
-    archive: &mut tar::Builder<Pieces<'_>>,
-    name: &Path,
-    source: &Path,
-    metadata: &fs::Metadata,
-) -> io::Result<()> {
-    if metadata.len() > 0 {
-        return archive.append_path_with_name(source, name);
+/// The archive of what is sent. Links are followed; those among folders only once on the way down, because in sysfs nearly
+/// every folder can be reached from every other.
+struct Outgoing<'a> {
+    archive: tar::Builder<Pieces<'a>>,
+    /// Device and inode of the folders above what is added.
+    above: Vec<(u64, u64)>,
+    /// One of them was a link.
+    linked: bool,
+    warnings: Vec<String>,
+}
+
+impl Outgoing<'_> {
+    /// Adds a file, or a folder with all that is below it. What cannot be read becomes a warning.
+    ///
+    /// # Errors
+    /// If the archive cannot be sent.
+    fn add(&mut self, name: &Path, source: &Path) -> io::Result<()> {
+        let added = match fs::metadata(source) {
+            Ok(about) if about.is_dir() => self.add_folder(name, source, &about)?,
+            Ok(about) if about.is_file() => self.add_file(name, source, &about)?,
+            Ok(_) => Err(io::Error::other("it is neither a file nor a folder")),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = added {
+            self.warnings.push(format!("{} could not be brought out: {error}", source.display()));
+        }
+        Ok(())
     }
-    let contents = fs::read(source)?;
-    let mut header = tar::Header::new_gnu();
-    header.set_metadata(metadata);
-    header.set_size(contents.len() as u64);
-    archive.append_data(&mut header, name, contents.as_slice())
+
+    fn add_folder(&mut self, name: &Path, source: &Path, about: &fs::Metadata) -> io::Result<io::Result<()>> {
+        let id = (about.dev(), about.ino());
+        let is_link = !self.above.is_empty() && source.is_symlink();
+        if self.above.contains(&id) || (is_link && self.linked) {
+            return Ok(Err(io::Error::other(
+                "this link leads to a folder above it, or is below another link",
+            )));
+        }
+        let entries = match fs::read_dir(source).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.append(name, about, 0, io::empty())?;
+        self.above.push(id);
+        let linked = self.linked;
+        self.linked |= is_link;
+        for entry in entries {
+            self.add(&name.join(entry.file_name()), &entry.path())?;
+        }
+        self.linked = linked;
+        self.above.pop();
+        Ok(Ok(()))
+    }
+
+    /// A header has the size of what follows it. The kernel's file systems give files no blocks, and a size that says
+    /// nothing about the contents, so those are read first.
+    fn add_file(&mut self, name: &Path, source: &Path, about: &fs::Metadata) -> io::Result<io::Result<()>> {
+        // Without waiting for what a file such as trace_pipe may get later.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(source);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => return Ok(Err(error)),
+        };
+        if about.blocks() == 0 {
+            return match read_now(file) {
+                Ok(contents) => self.append(name, about, contents.len() as u64, contents.as_slice()).map(Ok),
+                Err(error) => Ok(Err(error)),
+            };
+        }
+        let mut whole = Whole { file, left: about.len(), failure: None };
+        self.append(name, about, about.len(), &mut whole)?;
+        Ok(whole.failure.map_or(Ok(()), Err))
+    }
+
+    fn append(
+        &mut self,
+        name: &Path,
+        about: &fs::Metadata,
+        size: u64,
+        contents: impl Read,
+    ) -> io::Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(about);
+        header.set_size(size);
+        self.archive.append_data(&mut header, name, contents)
+    }
+}
+
+/// Reads what a file of the kernel has now.
+fn read_now(mut file: impl Read) -> io::Result<Vec<u8>> {
+    let begun = Instant::now();
+    let (mut contents, mut piece) = (Vec::new(), vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(contents),
+            Ok(count) => contents.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(contents),
+            Err(error) => return Err(error),
+        }
+        if contents.len() > MOST_READ_FIRST || begun.elapsed() > READ_LIMIT {
+            return Err(io::Error::other(format!(
+                "it does not tell its size, and had no end after {} bytes",
+                contents.len()
+            )));
+        }
+    }
+}
+
+/// As many bytes of a file as its header tells: what is added to it meanwhile is left out, and zeros stand for what is not
+/// there any more.
+struct Whole {
+    file: File,
+    left: u64,
+    failure: Option<io::Error>,
+}
+
+impl Read for Whole {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let bytes = &mut bytes[..most];
+        let mut count = 0;
+        if self.failure.is_none() {
+            let why = match self.file.read(bytes) {
+                Ok(0) if most > 0 => Some("it became shorter".to_owned()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => Some(error.to_string()),
+                read => {
+                    count = read?;
+                    None
+                }
+            };
+            self.failure =
+                why.map(|why| io::Error::other(format!("{why}; zeros replace its last {} bytes", self.left)));
+        }
+        if self.failure.is_some() {
+            bytes.fill(0);
+            count = most;
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
 }
 
 /// Makes a path absolute; relative paths start at root's home.
@@ -108,5 +229,99 @@ impl Write for Pieces<'_> {
             self.channel.send(&Frame::Files(piece.to_vec()))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::Decoder;
+
+    /// What `send` sends, unpacked, and its warnings.
+    fn sent(paths: &[&Path]) -> (tempfile::TempDir, Vec<String>) {
+        let stream = tempfile::NamedTempFile::new().unwrap();
+        let mut channel = Channel::Virtio(stream.reopen().unwrap());
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        send(&paths, &mut channel).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&fs::read(stream.path()).unwrap());
+        let (mut archive, mut warnings) = (Vec::new(), Vec::new());
+        while let Some(frame) = decoder.next() {
+            match frame {
+                Frame::Files(bytes) => archive.extend(bytes),
+                Frame::Warning(text) => warnings.push(text),
+                other => panic!("{other:?}"),
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        tar::Archive::new(archive.as_slice()).unpack(folder.path()).unwrap();
+        (folder, warnings)
+    }
+
+    #[test]
+    fn files_of_the_kernel_come_out_whatever_size_they_tell() {
+        let sysfs = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+        let sysfs = if sysfs.exists() { sysfs } else { Path::new("/sys/kernel/notes") };
+        let proc = Path::new("/proc/version");
+        let (folder, warnings) = sent(&[sysfs, proc]);
+        assert_eq!(warnings, [""; 0]);
+        for path in [sysfs, proc] {
+            let out = fs::read(folder.path().join(path.file_name().unwrap())).unwrap();
+            assert_eq!(out, fs::read(path).unwrap(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_folder_comes_out_with_files_of_size_0_that_have_contents() {
+        let (folder, _) = sent(&[Path::new("/proc/sys/kernel/random")]);
+        let out = fs::read_to_string(folder.path().join("random/boot_id")).unwrap();
+        assert_eq!(out, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap());
+    }
+
+    #[test]
+    fn what_is_below_a_folder_comes_out_and_circles_of_links_end() {
+        let from = tempfile::tempdir().unwrap();
+        let top = from.path().join("top");
+        fs::create_dir_all(top.join("below")).unwrap();
+        fs::write(top.join("below/file"), vec![7; 3 * PIECE + 5]).unwrap();
+        std::os::unix::fs::symlink("below/file", top.join("link")).unwrap();
+        std::os::unix::fs::symlink("below", top.join("latest")).unwrap();
+        std::os::unix::fs::symlink("..", top.join("below/up")).unwrap();
+        let (folder, warnings) = sent(&[&top, &from.path().join("missing")]);
+        for name in ["top/below/file", "top/link", "top/latest/file"] {
+            assert_eq!(fs::read(folder.path().join(name)).unwrap(), vec![7; 3 * PIECE + 5], "{name}");
+        }
+        let refused = |name: &str| warnings.iter().any(|warning| warning.contains(name));
+        assert!(refused("below/up could not") && refused("latest/up could not"), "{warnings:?}");
+        assert!(
+            refused("missing could not be brought out: No such file") && warnings.len() == 3,
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_has_the_size_of_its_header() {
+        let read = |tells: u64| {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"12345678").unwrap();
+            io::Seek::rewind(&mut file).unwrap();
+            let mut whole = Whole { file, left: tells, failure: None };
+            let mut bytes = Vec::new();
+            whole.read_to_end(&mut bytes).unwrap();
+            (bytes, whole.failure.map(|failure| failure.to_string()))
+        };
+        assert_eq!(read(5), (b"12345".to_vec(), None));
+        assert_eq!(read(8), (b"12345678".to_vec(), None));
+        let shorter = "it became shorter; zeros replace its last 2 bytes".to_owned();
+        assert_eq!(read(10), (b"12345678\0\0".to_vec(), Some(shorter)));
+    }
+
+    #[test]
+    fn a_stream_without_an_end_is_not_read_for_ever() {
+        assert!(read_now(io::repeat(7)).unwrap_err().to_string().contains("had no end"));
+        let (mut writer, reader) = std::os::unix::net::UnixStream::pair().unwrap();
+        reader.set_nonblocking(true).unwrap();
+        writer.write_all(b"now").unwrap();
+        assert_eq!(read_now(reader).unwrap(), b"now");
     }
 }

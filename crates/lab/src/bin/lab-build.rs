@@ -38,6 +38,7 @@ fn build(name: &str) -> Result<(), Error> {
 
 fn in_words(step: Step) -> &'static str {
     match step {
+        Step::Waiting => "waiting for another build",
         Step::Lists => "reading the package lists",
         Step::Download => "downloading packages",
         Step::Unpack => "unpacking packages",

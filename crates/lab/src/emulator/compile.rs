@@ -2,13 +2,16 @@
 //! interrupted build continues where it stopped.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
 use super::EmulatorManifest;
 use super::source::{Need, PROGRAM, Source};
 use crate::cache::Cache;
+use crate::child;
 use crate::error::Error;
 use crate::packages::{self, last_lines, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
@@ -45,26 +48,43 @@ pub(super) fn compile(
 ) -> Result<EmulatorManifest, Error> {
     require(source)?;
     cache.require_space(SPACE_TO_BUILD)?;
-    let build = Build { source, work: work(cache, source) };
+    let build = Build { source, work: work(cache, source), stop: cache.stop() };
     cache.remove_others(&format!("building-{}-", source.name), &build.work);
     let (tarball, version) = build.tarball(cache, on_progress)?;
     let identity = sha256(&tarball)?;
-    build.step(&format!("patched-{identity}"), || build.unpack_and_patch(cache, &tarball))?;
-    build.step("python", || build.unpack_python(cache, on_progress))?;
-    build.step("configured", || build.configure(on_progress))?;
-    build.make(on_progress)?;
+    let built = build
+        .step(&format!("patched-{identity}"), || build.unpack_and_patch(cache, &tarball))
+        .and_then(|()| build.step("python", || build.unpack_python(cache, on_progress)))
+        .and_then(|()| build.configure_and_make(on_progress));
+    built
+        .map_err(|error| if identity == source.sha256 { error } else { of_drift(error, source, &version) })?;
     build.finish(version, identity)
+}
+
+/// The error of a program that does not accept another source than the tested one, with a remedy.
+fn of_drift(error: Error, source: &Source, version: &str) -> Error {
+    let Error::ProgramFailed { program, status, mut output } = error else { return error };
+    let Source { name, version: tested, variable, .. } = source;
+    output += &format!(
+        "\nThis source is {name} {version}, and the labs were tested with {tested}; {variable} can name the tarball \
+         {name}_{tested}*.orig.tar.xz, e.g. from https://snapshot.debian.org/package/{name}/"
+    );
+    Error::ProgramFailed { program, status, output }
 }
 
 struct Build<'a> {
     source: &'a Source,
     work: PathBuf,
+    stop: &'a AtomicBool,
 }
+
+/// The name of the step after which `make` can go on.
+const CONFIGURED: &str = "configured";
 
 impl Build<'_> {
     /// Carries out a step unless an earlier build did.
     fn step(&self, name: &str, carry_out: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-        let mark = self.work.join(format!("{name}.done"));
+        let mark = self.mark(name);
         if mark.exists() {
             return Ok(());
         }
@@ -72,11 +92,33 @@ impl Build<'_> {
         write(&mark, b"")
     }
 
+    fn mark(&self, name: &str) -> PathBuf {
+        self.work.join(format!("{name}.done"))
+    }
+
+    /// If a build that goes on fails, it is done again from the start: a machine that lost its power may have left empty
+    /// files.
+    fn configure_and_make(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        let goes_on = self.mark(CONFIGURED).exists();
+        let mut build = || {
+            self.step(CONFIGURED, || self.configure(on_progress))?;
+            self.make(on_progress)
+        };
+        match build() {
+            Err(error @ Error::ProgramFailed { .. }) if goes_on => {
+                tracing::warn!("{error}. It is compiled again from the start");
+                let mark = self.mark(CONFIGURED);
+                fs::remove_file(&mark).map_err(Error::file("Could not remove", &mark))?;
+                build()
+            }
+            built => built,
+        }
+    }
+
     /// The source's tarball and its upstream version.
     fn tarball(&self, cache: &Cache, on_progress: OnProgress<'_>) -> Result<(PathBuf, String), Error> {
-        match std::env::var_os(self.source.variable) {
+        match self.source.given() {
             Some(given) => {
-                let given = PathBuf::from(given);
                 let version = upstream_version(&given).unwrap_or_else(|| self.source.version.to_owned());
                 Ok((given, version))
             }
@@ -141,7 +183,7 @@ impl Build<'_> {
         let folder = self.work.join(BUILD);
         remove(&folder)?;
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
-        let mut command = Command::new(self.tree()?.join("configure"));
+        let mut command = child::command(self.tree()?.join("configure"));
         command.args(self.source.arguments()).current_dir(&folder);
         self.logged("configure", command, &mut || ())
     }
@@ -149,7 +191,7 @@ impl Build<'_> {
     fn make(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
         let Some((program, arguments)) = self.source.make.split_first() else { return Ok(()) };
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut command = Command::new(program);
+        let mut command = child::command(program);
         command.args(arguments).arg(format!("-j{jobs}")).current_dir(self.work.join(BUILD));
         let total = self.source.units;
         let mut done = 0;
@@ -172,13 +214,30 @@ impl Build<'_> {
             .stderr(errors)
             .spawn()
             .map_err(Error::file("Could not start", command.get_program()))?;
+        let (sender, lines) = sync_channel(64);
         if let Some(stdout) = child.stdout.take() {
-            for line in BufReader::new(stdout).split(b'\n') {
-                let mut line = line.map_err(Error::file("Could not read the output of", name))?;
-                line.push(b'\n');
-                std::io::Write::write_all(&mut kept, &line).map_err(Error::file("Could not write", &log))?;
-                on_line();
-            }
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).split(b'\n') {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        loop {
+            let line = match lines.recv_timeout(child::TURN) {
+                _ if self.stop.load(Ordering::Relaxed) => {
+                    child::end(&mut child);
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Ok(line) => line,
+            };
+            let mut line = line.map_err(Error::file("Could not read the output of", name))?;
+            line.push(b'\n');
+            kept.write_all(&line).map_err(Error::file("Could not write", &log))?;
+            on_line();
         }
         let status = child.wait().map_err(Error::file("Could not wait for", name))?;
         if status.success() {
@@ -250,7 +309,79 @@ fn compiler() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// A source whose `configure` makes an object file, and a folder in which it is unpacked.
+    fn source(make: &'static [&'static str]) -> (tempfile::TempDir, Source) {
+        let work = tempfile::tempdir().unwrap();
+        let configure = work.path().join(SOURCE).join("fake-1/configure");
+        write(&configure, b"#!/bin/sh\necho object > a.o\n").unwrap();
+        fs::set_permissions(&configure, fs::Permissions::from_mode(0o755)).unwrap();
+        let source = Source {
+            name: "fake",
+            version: "1",
+            sha256: "aa",
+            variable: "EXITLESS_FAKE_SOURCE",
+            patches: &[],
+            added: &[],
+            python: &[],
+            configure: "",
+            make,
+            program: "program",
+            needs: &[],
+            units: 1,
+        };
+        (work, source)
+    }
+
+    fn compiled(work: &Path, source: &Source, stop: &AtomicBool) -> Result<(), Error> {
+        Build { source, work: work.to_owned(), stop }.configure_and_make(&mut |_| ())
+    }
+
+    #[test]
+    fn a_build_that_goes_on_with_an_empty_file_is_done_again() {
+        let (work, source) = source(&["sh", "-c", "echo linking; test -s a.o && cp a.o program"]);
+        let compile = || compiled(work.path(), &source, &AtomicBool::new(false));
+        compile().unwrap();
+        let object = work.path().join(BUILD).join("a.o");
+        fs::write(&object, "").unwrap();
+        compile().unwrap();
+        assert_eq!(fs::read(work.path().join(BUILD).join("program")).unwrap(), b"object\n");
+    }
+
+    #[test]
+    fn a_build_that_fails_from_the_start_is_not_repeated() {
+        let (work, source) = source(&["sh", "-c", "echo once >> ../made; false"]);
+        assert!(compiled(work.path(), &source, &AtomicBool::new(false)).is_err());
+        assert_eq!(fs::read(work.path().join("made")).unwrap(), b"once\n");
+    }
+
+    #[test]
+    fn a_build_ends_when_it_is_told_to_stop() {
+        let begun = Instant::now();
+        let (work, source) = source(&["sh", "-c", "sleep 60; true"]);
+        let stopped = compiled(work.path(), &source, &AtomicBool::new(true));
+        assert!(matches!(stopped, Err(Error::Interrupted)) && begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn another_source_that_does_not_build_names_the_tested_one() {
+        let (_work, source) = source(&[]);
+        let failed = Error::ProgramFailed {
+            program: "Patching fake with 01".to_owned(),
+            status: "1".to_owned(),
+            output: "Hunk #1 FAILED".to_owned(),
+        };
+        let told = of_drift(failed, &source, "2").to_string();
+        assert!(
+            told.contains("Hunk #1 FAILED") && told.contains("fake 2, and the labs were tested with 1"),
+            "{told}"
+        );
+        assert!(told.contains("EXITLESS_FAKE_SOURCE"), "{told}");
+    }
 
     #[test]
     fn the_upstream_version_stands_in_the_tarballs_name() {

@@ -19,7 +19,7 @@ use crate::definition::Emulator;
 use crate::error::Error;
 use crate::progress::OnProgress;
 use crate::recorded::{self, FileRecord, Recorded};
-use crate::tree::{disk_usage, take_place};
+use crate::tree::{disk_usage, sha256, take_place};
 pub(crate) use program::EmulatorProgram;
 use source::Source;
 
@@ -75,13 +75,14 @@ impl BuiltEmulator {
         emulator: Emulator,
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
-        if let Some(built) = Self::find(cache, emulator)? {
+        let source = Source::of(emulator);
+        let given = source.given().map(|tarball| sha256(&tarball)).transpose()?;
+        if let Some(built) = Self::find(cache, emulator)?.filter(|built| built.is_of(given.as_deref())) {
             return Ok(built);
         }
-        let source = Source::of(emulator);
-        let _lock = lock_building(cache, emulator)?;
+        let _lock = lock_building(cache, emulator, on_progress)?;
         // Another process may have built it while this one waited.
-        if let Some(built) = Self::find(cache, emulator)? {
+        if let Some(built) = Self::find(cache, emulator)?.filter(|built| built.is_of(given.as_deref())) {
             return Ok(built);
         }
         let manifest = compile::compile(cache, source, on_progress)?;
@@ -91,6 +92,19 @@ impl BuiltEmulator {
         cache.remove_others(&prefix(source), &place);
         let in_use = InUse::of(&place);
         Ok(Self { folder: place, manifest, _in_use: in_use })
+    }
+
+    /// Tests whether it was built from the source that the user gives, by its SHA-256, if one is given.
+    fn is_of(&self, given: Option<&str>) -> bool {
+        given.is_none_or(|sha256| sha256 == self.manifest.source_sha256)
+    }
+
+    /// Compares its program with what was built.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it differs.
+    pub fn verify(&self, on_progress: OnProgress<'_>) -> Result<(), Error> {
+        recorded::verify(&self.folder, &self.manifest.files, on_progress)
     }
 
     /// The source and the compiler.
@@ -116,8 +130,12 @@ impl BuiltEmulator {
 }
 
 /// Waits for, and takes, the lock that lets one process at a time build an emulator.
-pub(crate) fn lock_building(cache: &Cache, emulator: Emulator) -> Result<File, Error> {
-    cache.lock(&format!("building-{}.lock", Source::of(emulator).name))
+pub(crate) fn lock_building(
+    cache: &Cache,
+    emulator: Emulator,
+    on_progress: OnProgress<'_>,
+) -> Result<File, Error> {
+    cache.lock(&format!("building-{}.lock", Source::of(emulator).name), on_progress)
 }
 
 fn prefix(source: &Source) -> String {
@@ -126,4 +144,27 @@ fn prefix(source: &Source) -> String {
 
 fn folder(cache: &Cache, source: &Source) -> PathBuf {
     cache.root().join(format!("{}{}", prefix(source), source.key()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_source_that_is_given_is_built() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let folder = folder(&cache, Source::of(Emulator::Bochs));
+        std::fs::create_dir_all(&folder).unwrap();
+        let manifest = EmulatorManifest {
+            key: String::new(),
+            version: "3.0".to_owned(),
+            source_sha256: "aa".to_owned(),
+            compiler: String::new(),
+            files: Vec::new(),
+        };
+        recorded::write_manifest(&folder, &manifest).unwrap();
+        let built = BuiltEmulator::find(&cache, Emulator::Bochs).unwrap().unwrap();
+        assert!(built.is_of(None) && built.is_of(Some("aa")) && !built.is_of(Some("bb")));
+    }
 }

@@ -1,5 +1,7 @@
 //! The emulators' sources: a Debian source package, patches, and a configuration for each.
 
+use std::path::PathBuf;
+
 use crate::definition::Emulator;
 use crate::recipe::key;
 
@@ -59,6 +61,11 @@ impl Source {
             Emulator::Bochs => &BOCHS,
             Emulator::Qemu => &QEMU,
         }
+    }
+
+    /// The tarball that the user gives by the environment.
+    pub(super) fn given(&self) -> Option<PathBuf> {
+        std::env::var_os(self.variable).map(PathBuf::from)
     }
 
     /// Identifies the recipe, independently of the source's version that it is applied to.

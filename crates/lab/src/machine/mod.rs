@@ -68,10 +68,7 @@ pub(crate) struct Machine<'a> {
 impl Machine<'_> {
     /// The largest size of an initial RAM disk, in bytes.
     pub(crate) fn room(&self) -> u64 {
-        match self.lab.emulator {
-            Emulator::Bochs => payload::room(self.memory_mib),
-            Emulator::Qemu => (self.memory_mib << 20) / 2,
-        }
+        room(self.lab.emulator, self.memory_mib)
     }
 
     /// Writes the files that the emulator reads for a boot to `folder` and returns its command. If `saved` is
@@ -144,6 +141,14 @@ impl Machine<'_> {
     /// The file of the host's initial disk.
     fn disk(&self) -> PathBuf {
         self.xen.map_or_else(|| self.image.path(DISK), |xen| xen.path(DISK))
+    }
+}
+
+/// The largest size of an initial RAM disk in a machine with this amount of memory, in bytes.
+pub(crate) fn room(emulator: Emulator, memory_mib: u64) -> u64 {
+    match emulator {
+        Emulator::Bochs => payload::room(memory_mib),
+        Emulator::Qemu => (memory_mib << 20) / 2,
     }
 }
 

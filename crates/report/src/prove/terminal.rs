@@ -36,8 +36,8 @@ pub fn terminal(outcome: &Proof, width: usize, colour: bool) -> String {
 /// The changes at higher costs of a switch between guest and host; empty if only one cost was measured.
 fn over_costs(outcome: &Proof, width: usize, colour: bool) -> String {
     let Some(table) = tables::over_costs(outcome, width, colour) else { return String::new() };
-    let title = "Change of the median by what a switch between guest and host costs, in cycles for each VM exit with the \
-                 entry after it";
+    let title = "Change of the median by what a switch between guest and host costs, in instructions for each VM exit with \
+                 the entry after it";
     format!("{}\n{table}\n", wrapped(title, width, "", ""))
 }
 

@@ -20,7 +20,8 @@ use study::workload::Place;
 use super::SERVE;
 use crate::commands::guest;
 use crate::commands::lab::{
-    CPUS, MEMORY_MIB, parse_device, parse_kernel, prepare_kernel_and_devices, with_laboratory, within,
+    CPUS, MEMORY_MIB, SWITCH_CYCLES, parse_device, parse_kernel, prepare_kernel_and_devices, with_laboratory,
+    within,
 };
 use crate::console::BuildProgress;
 use crate::status::Usage;
@@ -115,7 +116,7 @@ impl Machine {
             Some(("cpus", number)) => request.cpus = within(number, CPUS)?,
             Some(("speed", mips)) => request.speed = Some(parse_speed(self.lab, mips)?),
             Some(("memory", mib)) => request.memory_mib = Some(within(mib, MEMORY_MIB)?),
-            Some(("switch-cycles", cycles)) => request.switch_cycles = within(cycles, 0..=u32::MAX)?,
+            Some(("switch-cycles", cycles)) => request.switch_cycles = within(cycles, SWITCH_CYCLES)?,
             _ if self.lab.is_xen() => request.hypervisor_arguments.push(word.to_owned()),
             _ => request.kernel_arguments.push(word.to_owned()),
         }
@@ -293,7 +294,7 @@ mod tests {
             ("speed=300", "possible: 125, 250, 500, 1000"),
             ("speed=1G", "expected a number"),
             ("memory=4G", "from 256 to 2048"),
-            ("switch-cycles=-1", "from 0 to 4294967295"),
+            ("switch-cycles=20000000", "from 0 to 16777215"),
             ("device=e1000", "no such device"),
             ("kernel=4.19", "known: 5.10, 6.1"),
         ] {

@@ -44,7 +44,7 @@ pub(in crate::commands) fn make_runs(
     }
 }
 
-fn here(store: &mut Store, allow_unlike: bool, stop: &AtomicBool) -> anyhow::Result<Conclusion> {
+fn here(store: &mut Store, allow_unlike: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Conclusion> {
     let fingerprint = Fingerprint::read(Path::new("/")).context("Could not read this host")?;
     store.begin(&fingerprint, None, allow_unlike)?;
     let place = tempfile::Builder::new().prefix("exitless-study-").tempdir_in(place());
@@ -111,7 +111,7 @@ pub(super) fn place() -> PathBuf {
 }
 
 /// The files of the guest image, built first if necessary.
-pub(super) fn files(folder: &Path, stop: &AtomicBool) -> Result<GuestFiles, String> {
+pub(super) fn files(folder: &Path, stop: &Arc<AtomicBool>) -> Result<GuestFiles, String> {
     let mut progress = crate::console::BuildProgress::new();
     let image = super::super::guest::image(&mut progress, stop);
     drop(progress);

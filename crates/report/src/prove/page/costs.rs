@@ -56,8 +56,9 @@ pub(crate) fn over_costs(outcome: &Proof) -> Markup {
             section {
                 h2 { "And on another CPU?" }
                 p.muted {
-                    "The change of the median, by what a switch between guest and host costs: cycles for each VM exit with \
-                     the entry after it. The emulator charges them; a CPU takes some hundreds to some thousands."
+                    "The change of the median, by what a switch between guest and host costs: instructions for each VM exit \
+                     with the entry after it. The emulator charges them; a CPU takes some hundreds to some thousands of \
+                     cycles."
                 }
                 div.wide {
                     table {

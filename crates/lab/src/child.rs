@@ -1,0 +1,89 @@
+//! The programs of a build, which end with it.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::error::Error;
+
+/// The interval at which a wait checks whether it should stop.
+pub(crate) const TURN: Duration = Duration::from_millis(100);
+/// The time for a program and what it started to end by themselves.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A program in a process group of its own, which the kernel asks to end if this process is killed: make, ninja and apt end
+/// what they started.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program).process_group(0);
+    command
+}
+
+/// Ends a program of [`command`] with all that it started.
+pub(crate) fn end(child: &mut Child) {
+    let begun = Instant::now();
+    signal(child.id(), Signal::TERM);
+    while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(child.id(), Signal::KILL);
+    let _ = child.wait();
+}
+
+/// It fails if nothing of the group is left.
+fn signal(group: u32, signal: Signal) {
+    if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// What a program of [`command`] prints until it ends, or until `stop` is set.
+///
+/// # Errors
+/// [`Error::Interrupted`], and if it cannot be started.
+pub(crate) fn output(mut command: Command, stop: &AtomicBool) -> Result<Output, Error> {
+    let name = command.get_args().nth(3).unwrap_or_default().to_owned();
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(Error::file("Could not start", &name))?;
+    let group = child.id();
+    let (sender, ended) = sync_channel(1);
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    loop {
+        match ended.recv_timeout(TURN) {
+            Ok(output) => return output.map_err(Error::file("Could not wait for", &name)),
+            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Relaxed) => {}
+            Err(_) => {
+                signal(group, Signal::TERM);
+                if ended.recv_timeout(PATIENCE).is_err() {
+                    signal(group, Signal::KILL);
+                }
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_ends_when_the_build_stops() {
+        let mut echo = command("echo");
+        echo.arg("said");
+        assert_eq!(output(echo, &AtomicBool::new(false)).unwrap().stdout, b"said\n");
+        let begun = Instant::now();
+        let mut sh = command("sh");
+        sh.args(["-c", "sleep 60; true"]);
+        assert!(matches!(output(sh, &AtomicBool::new(true)), Err(Error::Interrupted)));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
