@@ -71,7 +71,7 @@ const XML: &str = "<domain type='kvm'>
 ";
 
 fn cures() -> Vec<(String, Cure)> {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = |device: crate::Device| {
         let name = move |cure: &Cure| format!("{}/{}", device.id, cure.id);
         device.cures.into_iter().map(move |cure| (name(&cure), cure)).collect::<Vec<_>>()

@@ -37,7 +37,7 @@ fn ids(vm: &VmAdvice<'_>) -> Vec<String> {
 
 #[test]
 fn ports_are_devices_and_the_costliest_comes_first() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(
         &[(IO, exits(30, 1000)), (HLT, exits(5, 1_000_000))],
         &[(port(0x20), exits(10, 500)), (port(0x21), exits(10, 500)), (port(0x3f8), exits(5, 500))],
@@ -56,7 +56,7 @@ fn ports_are_devices_and_the_costliest_comes_first() {
 
 #[test]
 fn an_unknown_place_is_named_by_its_number() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let unknown = profile(&[(IO, exits(4, 1000))], &[(port(0x1234), exits(4, 500))]);
     let advice = advise(&table, &unknown, SECOND, &BTreeMap::new());
     let row = &advice.vms[0].rows[0];
@@ -69,7 +69,7 @@ fn an_unknown_place_is_named_by_its_number() {
 
 #[test]
 fn what_the_definition_has_is_not_advised() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let hpet = Access::Mmio { address: 0xfed0_00f0, direction: Direction::Read };
     let of = profile(&[(ExitReason::vmx(49), exits(4, 1000))], &[(hpet, exits(4, 500))]);
     let open = |facts: &[Fact]| -> Vec<String> {
@@ -117,7 +117,7 @@ fn is_open(table: &Table, device: &Device, cure: &Cure, others: &[&Match]) -> bo
 
 #[test]
 fn a_cure_is_offered_by_the_exits_that_ask_for_it_and_not_by_those_that_show_it_in_place() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let mut told = 0;
     for device in &table.devices {
         for cure in &device.cures {
@@ -125,6 +125,9 @@ fn a_cure_is_offered_by_the_exits_that_ask_for_it_and_not_by_those_that_show_it_
             for shows in &cure.there_seen {
                 assert!(!is_open(&table, device, cure, &[shows]), "{name}: {shows:?}");
                 told += 1;
+            }
+            for against in &cure.not_seen {
+                assert!(!is_open(&table, device, cure, &[against]), "{name}: {against:?}");
             }
             for asks in &cure.when_seen {
                 assert!(is_open(&table, device, cure, &[asks]), "{name}: {asks:?}");
@@ -137,7 +140,7 @@ fn a_cure_is_offered_by_the_exits_that_ask_for_it_and_not_by_those_that_show_it_
 
 #[test]
 fn a_guest_that_arms_the_deadline_is_not_told_to_get_it() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let msr = |number| Access::Msr { number, direction: Direction::Write };
     let open = |accesses: &[(Access, Exits)]| -> Vec<String> {
         let of = profile(&[(ExitReason::vmx(32), exits(9, 1000))], accesses);
@@ -154,7 +157,7 @@ fn a_guest_that_arms_the_deadline_is_not_told_to_get_it() {
 
 #[test]
 fn writes_of_cr8_with_avic_active_are_for_another_kernel() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let open = |reasons: &[(ExitReason, Exits)]| -> Vec<String> {
         let of = profile(reasons, &[]);
         let advice = advise(&table, &of, SECOND, &BTreeMap::new());
@@ -166,8 +169,23 @@ fn writes_of_cr8_with_avic_active_are_for_another_kernel() {
 }
 
 #[test]
+fn a_guest_whose_ipis_the_processor_sends_is_not_told_to_send_them_by_calls() {
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
+    let icr = Access::Msr { number: 0x830, direction: Direction::Write };
+    let open = |others: &[(ExitReason, Exits)]| -> Vec<String> {
+        let reasons = [&[(ExitReason::svm(0x7c), exits(9, 1000))], others].concat();
+        let of = profile(&reasons, &[(icr, exits(9, 500))]);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let row = advice.vms[0].rows.iter().find(|row| matches!(row.of, Of::Device(one) if one.id == "ipi"));
+        row.unwrap().open().map(|cure| cure.id.clone()).collect()
+    };
+    assert_eq!(open(&[]), ["ipi-virtualization", "pv-ipi", "pv-tlb-flush"]);
+    assert_eq!(open(&[(ExitReason::svm(0x401), exits(1, 1000))]), ["pv-tlb-flush"]);
+}
+
+#[test]
 fn cures_for_other_machines_are_left_out() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(&[(IO, exits(4, 1000))], &[(port(0x70), exits(4, 500))]);
     let has = |facts: &[Fact]| {
         let facts = BTreeMap::from([(7, facts.iter().copied().collect())]);
@@ -179,7 +197,7 @@ fn cures_for_other_machines_are_left_out() {
 
 #[test]
 fn suspects_follow_from_the_definition_alone() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(&[(HLT, exits(4, 1000))], &[]);
     let facts = BTreeMap::from([(7, [Fact::UsbPolled].into_iter().collect())]);
     let with = advise(&table, &of, SECOND, &facts);
@@ -189,7 +207,7 @@ fn suspects_follow_from_the_definition_alone() {
 
 #[test]
 fn a_vm_at_rest_is_judged_by_its_exits() {
-    let table = Table::load().unwrap();
+    let table = Table::load(exits::Hypervisor::Kvm).unwrap();
     let of = profile(&[(IO, exits(90, 1000)), (HLT, exits(20, 1000))], &[(port(0x608), exits(90, 500))]);
     let advice = advise(&table, &of, SECOND, &BTreeMap::new());
     let judged = |budget| audit(&advice.vms[0], advice.observed_ns, budget);
@@ -206,7 +224,7 @@ proptest! {
         counts in proptest::collection::vec((any::<bool>(), 0u32..0x410, 0u64..50, 0u64..9000), 0..12),
         accesses in proptest::collection::vec((0u8..3, any::<u64>(), 0u64..50, 0u64..9000), 0..12),
     ) {
-        let table = Table::load().unwrap();
+        let table = Table::load(exits::Hypervisor::Kvm).unwrap();
         let reasons: Vec<_> = counts.iter().map(|&(vmx, code, count, ns)| {
             (if vmx { ExitReason::vmx(code % 80) } else { ExitReason::svm(code) }, exits(count, ns))
         }).collect();
@@ -230,4 +248,22 @@ proptest! {
         prop_assert!(spent <= time);
         prop_assert!(advice.vms.iter().all(|vm| vm.at_most_ns() <= vm.time_ns));
     }
+}
+
+#[test]
+fn on_xen_the_processor_decides_about_the_cure() {
+    let table = Table::load(exits::Hypervisor::Xen).unwrap();
+    let eoi = Access::Msr { number: 0x80b, direction: Direction::Write };
+    let cures = |reasons: &[ExitReason]| {
+        let reasons: Vec<_> = reasons.iter().map(|&reason| (reason, exits(9, 1000))).collect();
+        let of = profile(&reasons, &[(eoi, exits(9, 900))]);
+        let advice = advise(&table, &of, SECOND, &BTreeMap::new());
+        let is_eoi = |row: &&DeviceExits<'_>| matches!(row.of, Of::Device(device) if device.id == "eoi");
+        let row = advice.vms[0].rows.iter().find(is_eoi).unwrap();
+        (row.open().map(|cure| cure.id.clone()).collect::<Vec<_>>(), row.best())
+    };
+    assert_eq!(cures(&[ExitReason::vmx(32)]), (vec!["xen-apicv".to_owned()], Some(Effect::Fewer)));
+    assert_eq!(cures(&[ExitReason::svm(0x7c)]), (vec!["xen-no-avic".to_owned()], None));
+    // EOI_INDUCED: it is active.
+    assert_eq!(cures(&[ExitReason::vmx(32), ExitReason::vmx(45)]), (vec![], None));
 }

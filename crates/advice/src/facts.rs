@@ -46,6 +46,8 @@ pub enum Fact {
     PvUnhalt,
     /// IPIs to many vCPUs by one call are offered.
     PvIpi,
+    /// Flushing the TLB of a vCPU that is not running without an IPI is offered.
+    PvTlbFlush,
     /// There is no virtual PMU.
     NoPmu,
     /// The guest gets all that the host's CPU has.
@@ -216,6 +218,7 @@ fn processor(definition: &Definition) -> Vec<Fact> {
         (offered("kvm-poll-control"), Fact::PollControl),
         (offered("kvm-pv-unhalt"), Fact::PvUnhalt),
         (offered("kvm-pv-ipi"), Fact::PvIpi),
+        (offered("kvm-pv-tlb-flush"), Fact::PvTlbFlush),
         (cpu.feature("pmu") == Some(FeatureState::Off), Fact::NoPmu),
     ])
 }

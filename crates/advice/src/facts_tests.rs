@@ -49,10 +49,12 @@ fn what_shows_that_a_cure_is_in_place_is_read() {
     for fact in [Fact::PollControl, Fact::PvUnhalt, Fact::PvIpi, Fact::NoMerge, Fact::MemoryLocked] {
         assert!(!plain.has(fact), "{fact:?}");
     }
+    assert!(!plain.has(Fact::PvTlbFlush));
     // A machine without -nodefaults has a CD drive.
     assert!(plain.has(Fact::CdDrive) && !plain.has(Fact::PackedRings));
     let host = facts("-accel kvm -M q35,mem-merge=off -cpu host -overcommit mem-lock=on -nodefaults");
     assert!(host.all(&[Fact::PollControl, Fact::PvUnhalt, Fact::PvIpi, Fact::NoMerge, Fact::MemoryLocked]));
+    assert!(host.has(Fact::PvTlbFlush));
     assert!(!host.has(Fact::CdDrive) && !host.has(Fact::VirtioInOtherProcess));
     let tuned = facts(
         "-accel kvm -M q35 -cpu qemu64,+kvm-pv-ipi,kvm-pv-unhalt=on -nodefaults \

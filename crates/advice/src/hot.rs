@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_devices_row_has_the_functions_of_its_exits() {
-        let table = Table::load().unwrap();
+        let table = Table::load(exits::Hypervisor::Kvm).unwrap();
         let mut profile = Profile::new();
         profile.names.insert(7, "web".to_owned());
         let vcpu = Vcpu { vm: Some(7), ..Vcpu::default() };

@@ -18,4 +18,4 @@ pub use facts::{Fact, Facts};
 pub use hot::{Hot, hot};
 pub use idle::{Audit, Source, audit};
 pub use seen::Match;
-pub use table::{Cure, Device, Effect, Suspect, Table, TableError};
+pub use table::{Cure, Device, Effect, OnXen, Suspect, Table, TableError};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use exits::{Access, ExitReason, VcpuExits};
+use exits::{Access, ExitReason, Isa, VcpuExits};
 use serde::Deserialize;
 
 /// The marks of a device's exits. Ranges hold both ends.
@@ -52,6 +52,10 @@ impl Seen {
             reasons: reasons.map(|(reason, _)| reason.basic()).collect(),
             accesses: accesses.map(|(&access, _)| access).collect(),
         }
+    }
+
+    pub(crate) fn has_isa(&self, isa: Isa) -> bool {
+        self.reasons.iter().any(|reason| reason.isa == isa)
     }
 
     pub(crate) fn has_any(&self, wanted: &[Match]) -> bool {

@@ -1,7 +1,7 @@
 //! The table of devices, read from the files that are compiled in.
 
 use domain::{Definition, DefinitionChange};
-use exits::{Access, ExitReason};
+use exits::{Access, ExitReason, Hypervisor, Isa};
 use host::pci::Bar;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,12 @@ pub enum Effect {
 pub struct Cure {
     /// Its name among those of the device.
     pub id: String,
+    /// The hypervisors for whose VMs it is a cure.
+    #[serde(default = "of_kvm", skip_serializing)]
+    pub hypervisors: Vec<Hypervisor>,
+    /// It is a cure only on processors of this instruction set.
+    #[serde(default, skip_serializing)]
+    pub isa: Option<Isa>,
     /// What to do, in a few words that begin with a verb.
     pub does: String,
     /// Its effect on the exits.
@@ -59,6 +65,8 @@ pub struct Cure {
     pub qemu: Option<String>,
     /// libvirt's XML.
     pub libvirt: Option<String>,
+    /// Settings of Xen's xl.cfg.
+    pub xl: Option<String>,
     /// The change in the guest.
     pub guest: Option<String>,
     /// The change on the host.
@@ -71,6 +79,9 @@ pub struct Cure {
     /// It is a cure only for VMs among whose exits is one of these; for all where none is named.
     #[serde(default, skip_serializing)]
     pub when_seen: Vec<Match>,
+    /// It is no cure for VMs among whose exits is one of these.
+    #[serde(default, skip_serializing)]
+    pub not_seen: Vec<Match>,
     /// A VM of which one of these holds has it already.
     #[serde(default, skip_serializing)]
     pub there: Vec<Fact>,
@@ -88,11 +99,17 @@ pub struct Cure {
     pub sources: Vec<String>,
 }
 
+fn of_kvm() -> Vec<Hypervisor> {
+    vec![Hypervisor::Kvm]
+}
+
 impl Cure {
     /// Tests whether it can be a cure for a VM with these exits, of which `facts` is known.
     pub(crate) fn fits(&self, facts: Option<&Facts>, seen: &Seen) -> bool {
         facts.is_none_or(|facts| facts.all(&self.when))
             && (self.when_seen.is_empty() || seen.has_any(&self.when_seen))
+            && self.isa.is_none_or(|isa| seen.has_isa(isa))
+            && !seen.has_any(&self.not_seen)
     }
 
     /// Tests whether the VM has it already.
@@ -120,6 +137,9 @@ pub struct Device {
     pub what: String,
     /// The reason why a guest reaches for it.
     pub why: String,
+    /// What differs on Xen.
+    #[serde(default)]
+    pub xen: OnXen,
     /// The marks of its exits.
     #[serde(rename = "match")]
     pub matches: Vec<Match>,
@@ -140,6 +160,16 @@ pub struct Device {
     /// The cures of the exits.
     #[serde(rename = "cure")]
     pub cures: Vec<Cure>,
+}
+
+/// The words for a device on Xen, where they differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnXen {
+    /// [`Device::what`].
+    pub what: Option<String>,
+    /// [`Device::why`].
+    pub why: Option<String>,
 }
 
 /// Something that costs CPU time without exits, and is told of from a VM's definition alone.
@@ -179,17 +209,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads the table.
+    /// Reads the table for VMs of a hypervisor.
     ///
     /// # Errors
     /// When a file that was compiled in is wrong, which tests rule out.
-    pub fn load() -> Result<Self, TableError> {
+    pub fn load(hypervisor: Hypervisor) -> Result<Self, TableError> {
         let mut table = Self { devices: Vec::new(), suspects: Vec::new() };
         for (name, text) in FILES {
             let wrong = |source| TableError { file: name, source: Box::new(source) };
             let file: File = toml::from_str(text).map_err(wrong)?;
-            table.devices.extend(file.device);
-            table.suspects.extend(file.suspect);
+            table.devices.extend(file.device.into_iter().map(|device| device.of(hypervisor)));
+            // All of them are QEMU's under KVM.
+            table.suspects.extend(file.suspect.into_iter().filter(|_| hypervisor == Hypervisor::Kvm));
         }
         table.devices.sort_by_key(|device| device.order);
         Ok(table)
@@ -218,6 +249,16 @@ impl Table {
 }
 
 impl Device {
+    /// The device with the words and the cures for VMs of a hypervisor.
+    fn of(mut self, hypervisor: Hypervisor) -> Self {
+        self.cures.retain(|cure| cure.hypervisors.contains(&hypervisor));
+        if hypervisor == Hypervisor::Xen {
+            let OnXen { what, why } = std::mem::take(&mut self.xen);
+            (self.what, self.why) = (what.unwrap_or(self.what), why.unwrap_or(self.why));
+        }
+        self
+    }
+
     fn is_pci(&self, bar: &Bar) -> bool {
         let names = [
             format!("{:04x}:{:04x}", bar.vendor, bar.device),

@@ -5,7 +5,11 @@ use exits::{Direction, ExitReason};
 use proptest::prelude::*;
 
 fn table() -> Table {
-    Table::load().unwrap()
+    Table::load(exits::Hypervisor::Kvm).unwrap()
+}
+
+fn on_xen() -> Table {
+    Table::load(Hypervisor::Xen).unwrap()
 }
 
 fn port(port: u16) -> Access {
@@ -55,15 +59,16 @@ fn what_all_commands_call_sleep_is_of_a_device_that_sleeps() {
 
 #[test]
 fn each_cure_says_what_to_change_and_has_a_source() {
-    for device in table().devices {
+    for device in table().devices.into_iter().chain(on_xen().devices) {
         for cure in &device.cures {
             let name = format!("{}/{}", device.id, cure.id);
-            let ways = [&cure.qemu, &cure.libvirt, &cure.guest, &cure.host];
+            let ways = [&cure.qemu, &cure.libvirt, &cure.xl, &cure.guest, &cure.host];
             assert!(ways.iter().any(|way| way.is_some()), "{name} says nothing to do");
             assert!(!cure.sources.is_empty(), "{name} has no source");
             let known = [
                 "Linux ",
                 "QEMU ",
+                "Xen ",
                 "Intel SDM ",
                 "AMD64 APM ",
                 "VIRTIO ",
@@ -81,20 +86,22 @@ fn each_cure_says_what_to_change_and_has_a_source() {
 }
 
 /// Cures whose effect neither a definition nor an exit shows.
-const UNTOLD: [(&str, &str); 2] = [
+const UNTOLD: [(&str, &str); 4] = [
     ("host-interrupt/isolated-cpus", "which of the host's interrupts an exit was for is in no event"),
     ("wbinvd/coherent-device", "KVM exits before it looks at the IOMMU"),
+    ("host-interrupt/xen-intpost", "Xen's arguments are not known"),
+    ("host-interrupt/xen-pinned", "which of the host's interrupts an exit was for is in no event"),
 ];
 
 #[test]
 fn each_cure_that_leaves_exits_says_how_it_shows_that_it_is_in_place() {
     let mut untold = Vec::new();
-    for device in table().devices {
+    for device in table().devices.into_iter().chain(on_xen().devices) {
         for cure in &device.cures {
             // Where a cure leaves no exit, exits show that it is not in place; what is done in the guest shows there
             // alone; a device that the definition names is one that the cure would have replaced.
             let leaves = matches!(cure.effect, Effect::Fewer | Effect::Cheaper);
-            let outside = [&cure.qemu, &cure.libvirt, &cure.host].iter().any(|way| way.is_some());
+            let outside = [&cure.qemu, &cure.libvirt, &cure.xl, &cure.host].iter().any(|way| way.is_some());
             let replaced = device.is_by_definition() && cure.apply.iter().any(replaces);
             let told = !cure.when.is_empty()
                 || !cure.when_seen.is_empty()
@@ -109,6 +116,40 @@ fn each_cure_that_leaves_exits_says_how_it_shows_that_it_is_in_place() {
     assert_eq!(untold, known);
 }
 
+#[test]
+fn only_another_machine_is_said_to_be_without_the_floppy_controller() {
+    let table = table();
+    let floppy = table.devices.iter().find(|device| device.id == "floppy").unwrap();
+    for cure in floppy.cures.iter().filter(|cure| cure.effect == Effect::Gone) {
+        assert!(!cure.qemu.iter().any(|qemu| qemu.contains("-nodefaults")), "{}", cure.id);
+    }
+}
+
+#[test]
+fn what_is_said_of_xen_names_no_setting_of_another_hypervisor() {
+    let (kvm, xen) = (table(), on_xen());
+    assert!(
+        xen.suspects.is_empty()
+            && kvm.devices.iter().flat_map(|one| &one.cures).all(|cure| cure.xl.is_none())
+    );
+    for device in &xen.devices {
+        for cure in &device.cures {
+            let name = format!("{}/{}", device.id, cure.id);
+            assert!(cure.qemu.is_none() && cure.libvirt.is_none() && cure.apply.is_empty(), "{name}");
+            let outside = cure.xl.is_some() || cure.host.is_some();
+            assert!(!outside || cure.sources.iter().any(|source| source.starts_with("Xen ")), "{name}");
+            let texts = [&cure.xl, &cure.guest, &cure.host, &cure.needs].into_iter().flatten();
+            for text in texts.chain(&cure.sources).chain([&cure.does]) {
+                assert!(!text.to_lowercase().contains("kvm") && !text.contains("--reload"), "{name}: {text}");
+            }
+        }
+    }
+    for id in ["eoi", "xapic", "interrupt-window", "host-interrupt", "hypercall", "exceptions", "tsc"] {
+        let device = xen.devices.iter().find(|device| device.id == id).unwrap();
+        assert!(!device.what.contains("KVM") && !device.why.contains("KVM"), "{id}");
+    }
+}
+
 fn replaces(action: &crate::Action) -> bool {
     matches!(action, crate::Action::Model { .. })
 }
@@ -116,8 +157,12 @@ fn replaces(action: &crate::Action) -> bool {
 #[test]
 fn every_range_is_in_order_and_every_reason_has_that_name() {
     let known: BTreeSet<&str> = ExitReason::known().filter_map(ExitReason::name).collect();
-    for device in table().devices {
-        let of_cures = device.cures.iter().flat_map(|cure| cure.when_seen.iter().chain(&cure.there_seen));
+    for device in table().devices.into_iter().chain(on_xen().devices) {
+        let of_cures = device
+            .cures
+            .iter()
+            .flat_map(|cure| [&cure.when_seen, &cure.not_seen, &cure.there_seen])
+            .flatten();
         for one in device.matches.iter().chain(of_cures) {
             let sound = match one {
                 Match::Ports([first, last]) => first <= last,

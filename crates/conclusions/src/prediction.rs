@@ -83,15 +83,21 @@ pub fn predict(profile: &Profile, observed_ns: u64, assumption: &Assumption) -> 
     let mut rows = Rows::default();
     let mut already = Vec::new();
     for (vm, vcpus) in vms {
-        let evidence = Evidence::new(&vcpus, &profile.events);
-        already.extend(Already::of(vm, &evidence));
+        let evidence = Evidence::new(&vcpus, profile);
+        let isa = vcpus.iter().flat_map(|vcpu| vcpu.reasons.keys()).next().map(|reason| reason.isa);
+        if !isa.is_some_and(|isa| assumption.lacks_avic(isa)) {
+            already.extend(Already::of(vm, &evidence));
+        }
         rules::predict_vm(&vcpus, &evidence, observed_ns, assumption, &mut rows);
     }
     let mut isas: Vec<Isa> = profile.reasons().into_keys().map(|reason| reason.isa).collect();
     isas.dedup();
     let rows = rows.sorted();
-    let mut record: Vec<String> =
-        rows.iter().flat_map(|row| row.wanting(&profile.events)).map(str::to_owned).collect();
+    let mut record: Vec<String> = rows
+        .iter()
+        .flat_map(|row| row.wanting(&profile.events, assumption.hypervisor))
+        .map(str::to_owned)
+        .collect();
     record.sort_unstable();
     record.dedup();
     Prediction {

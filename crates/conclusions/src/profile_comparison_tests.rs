@@ -114,7 +114,7 @@ fn sleep_is_in_no_row_of_a_vcpu() {
         let mut grouped = GroupedTimeline::new(grouping.clone());
         for &(reason, cell, count, ns) in &exits {
             let vcpu = profile.vcpus()[0].vcpu;
-            (0..count).for_each(|_| grouped.add(vcpu, reason, None, WIDTH * (1 + cell), Some(ns)));
+            (0..count).for_each(|_| grouped.add(vcpu, reason, WIDTH * (1 + cell), Some(ns), []));
         }
         (profile, grouped)
     });
@@ -169,7 +169,7 @@ fn accesses_have_intervals_by_their_own_slices() {
     let mut grouped = GroupedTimeline::new(grouping.clone());
     for &(reason, cell, count, ns) in &exits {
         let vcpu = before.vcpus()[0].vcpu;
-        (0..count).for_each(|_| grouped.add(vcpu, reason, Some(PORT), WIDTH * (1 + cell), Some(ns)));
+        (0..count).for_each(|_| grouped.add(vcpu, reason, WIDTH * (1 + cell), Some(ns), [(PORT, Some(ns))]));
     }
     let options = ComparisonOptions { grouping, ..ComparisonOptions::default() };
     let plain = ProfileComparison::new(&[(&before).into()], &[(&after).into()], &options);
@@ -196,6 +196,7 @@ fn doubts_are_said() {
         [
             Doubt::Lost { side: Which::Before, lost: 7, unread: 0 },
             Doubt::Short { side: Which::Before },
+            Doubt::Durations,
             Doubt::Vcpus { vms: (1, 1), vcpus: (1, 2) },
         ]
     );
@@ -206,6 +207,21 @@ fn doubts_are_said() {
     let found = compared(&Profile::new(), &after);
     assert!(found.doubts.contains(&Doubt::Empty { side: Which::Before }));
     assert_eq!(compared(&Profile::new(), &Profile::new()).verdict, Overall::Nothing);
+}
+
+#[test]
+fn sides_that_last_differently_are_a_doubt_without_operations() {
+    let [short, twice, long] = [100, 200, 201].map(|cells| profile(1, cells, &even(MSR, 100, 10, 1000)));
+    let doubted = |before: &[&Profile], after: &[&Profile], operations| {
+        let [before, after] =
+            [before, after].map(|side| side.iter().map(|&one| one.into()).collect::<Vec<_>>());
+        let options = ComparisonOptions { operations, ..ComparisonOptions::default() };
+        ProfileComparison::new(&before, &after, &options).doubts.contains(&Doubt::Durations)
+    };
+    assert!(doubted(&[&short], &[&long], None) && doubted(&[&long], &[&short], None));
+    assert!(!doubted(&[&short], &[&twice], None));
+    assert!(!doubted(&[&short], &[&short, &short, &short], None));
+    assert!(!doubted(&[&short], &[&long], Some((1, 1))));
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod lint;
 pub mod managed;
 mod section;
 mod verdict;
+mod xen;
 
 pub use examination::{Conclusion, Examination, HostState, VmSide, examine, node_features};
 pub use finding::{Evidence, Finding, Fix, Managed, State};

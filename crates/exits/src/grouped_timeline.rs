@@ -29,22 +29,28 @@ impl GroupedTimeline {
         Self { grouping, timeline: Timeline::default(), series: BTreeMap::new(), keys: Vec::new(), rows: 0 }
     }
 
-    /// Counts an exit that began at `time_ns`, if the grouping has a row for it: a grouping by accesses has
-    /// none for an exit without an access of its kinds.
+    /// Counts an exit that began at `time_ns`, or if the grouping is by accesses, those of its kinds among `accesses`:
+    /// all that the exit has, each with its own handling time.
     pub fn add(
         &mut self,
         vcpu: Vcpu,
         reason: ExitReason,
-        access: Option<Access>,
         time_ns: u64,
         handling_ns: Option<u64>,
+        accesses: impl IntoIterator<Item = (Access, Option<u64>)>,
     ) {
         let kinds = self.grouping.access_kinds();
-        let what = match access {
-            _ if kinds.is_empty() => self.grouping.what(reason),
-            Some(access) if kinds.contains(&access.kind()) => What::Access(access),
-            _ => return,
-        };
+        if kinds.is_empty() {
+            return self.count(vcpu, reason, self.grouping.what(reason), time_ns, handling_ns);
+        }
+        for (access, handling_ns) in accesses {
+            if kinds.contains(&access.kind()) {
+                self.count(vcpu, reason, What::Access(access), time_ns, handling_ns);
+            }
+        }
+    }
+
+    fn count(&mut self, vcpu: Vcpu, reason: ExitReason, what: What, time_ns: u64, handling_ns: Option<u64>) {
         let sleeps = what == What::Everything && reason.is_sleep();
         let key = (vcpu.vm, Key { whose: self.grouping.whose(vcpu), what }, sleeps);
         let index = match self.series.get(&key) {
@@ -110,20 +116,21 @@ mod tests {
     #[test]
     fn exits_are_told_apart_by_port() {
         let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Port]).unwrap());
-        timeline.add(VCPU, IO, Some(port(0x3f8)), 5 << 20, Some(7));
-        timeline.add(VCPU, IO, Some(port(0x3f8)), 9 << 20, None);
-        timeline.add(VCPU, IO, Some(port(0x60)), 6 << 20, Some(9));
-        timeline.add(VCPU, IO, Some(Access::Msr { number: 1, direction: Direction::Read }), 6 << 20, Some(9));
-        timeline.add(VCPU, IO, None, 6 << 20, Some(9));
+        let msr = Access::Msr { number: 1, direction: Direction::Read };
+        timeline.add(VCPU, IO, 5 << 20, Some(7), [(port(0x3f8), Some(3)), (msr, Some(2))]);
+        timeline.add(VCPU, IO, 9 << 20, None, [(port(0x3f8), None)]);
+        timeline.add(VCPU, IO, 6 << 20, Some(9), [(port(0x60), Some(9)), (port(0x3f8), Some(5))]);
+        timeline.add(VCPU, IO, 6 << 20, Some(9), [(msr, Some(9))]);
+        timeline.add(VCPU, IO, 6 << 20, Some(9), []);
         let found: Vec<_> =
             timeline.of_vms(|_| true).map(|(key, _, slices)| (key.what, slices.len())).collect();
         assert_eq!(found, [(What::Access(port(0x3f8)), 5), (What::Access(port(0x60)), 5)]);
-        let sums: Vec<u64> = timeline
-            .of_vms(|_| true)
-            .map(|(.., slices)| slices.iter().map(|slice| slice.count).sum())
-            .collect();
+        let sum = |slices: &[Slice]| {
+            slices.iter().fold((0, 0), |sum, slice| (sum.0 + slice.count, sum.1 + slice.handling_ns))
+        };
+        let sums: Vec<_> = timeline.of_vms(|_| true).map(|(.., slices)| sum(&slices)).collect();
         assert_eq!(timeline.of_vms(|vm| vm != Some(1)).count(), 0);
-        assert_eq!((sums, timeline.start_ns()), (vec![2, 1], 5 << 20));
+        assert_eq!((sums, timeline.start_ns()), (vec![(3, 8), (1, 9)], 5 << 20));
     }
 
     #[test]
@@ -132,8 +139,8 @@ mod tests {
         let mut by_reason =
             GroupedTimeline::new(Grouping::new([Dimension::Vcpu, Dimension::Reason]).unwrap());
         for timeline in [&mut by_vcpu, &mut by_reason] {
-            timeline.add(VCPU, IO, None, 0, Some(7));
-            timeline.add(VCPU, ExitReason::vmx(12), None, 0, Some(9));
+            timeline.add(VCPU, IO, 0, Some(7), []);
+            timeline.add(VCPU, ExitReason::vmx(12), 0, Some(9), []);
         }
         let found = |timeline: &GroupedTimeline| -> Vec<_> {
             timeline.of_vms(|_| true).map(|(_, sleeps, slices)| (sleeps, slices[0].handling_ns)).collect()
@@ -146,14 +153,14 @@ mod tests {
     fn room_is_limited() {
         let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Port]).unwrap());
         for number in 0..3000 {
-            timeline.add(VCPU, IO, Some(port(number)), 0, None);
+            timeline.add(VCPU, IO, 0, None, [(port(number), None)]);
         }
         assert_eq!(timeline.of_vms(|_| true).count(), MOST_ROWS);
         let mut timeline = GroupedTimeline::new(Grouping::new([Dimension::Vcpu]).unwrap());
         for reason in [IO, ExitReason::vmx(12)] {
             for number in 0..3000 {
                 let vcpu = Vcpu { vm: Some(1), number: Some(number), thread: Some(number) };
-                timeline.add(vcpu, reason, None, 0, None);
+                timeline.add(vcpu, reason, 0, None, []);
             }
         }
         assert_eq!(timeline.of_vms(|_| true).count(), 2 * MOST_ROWS);

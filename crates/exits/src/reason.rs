@@ -14,7 +14,7 @@ const FAILED_ENTRY_WORD: &str = "FAILED_VMENTRY";
 /// The reason of an exit: the number in the hardware's register, unaltered.
 ///
 /// Its text form is the name in the kernel's `kvm_exit` event: upper case for VMX, lower case for SVM, which
-/// also identifies the instruction set. A number without a name is `vmx:77` or `svm:0x7f`. VMX flags follow
+/// also identifies the instruction set. A number without a name is `vmx:79` or `svm:0x8e`. VMX flags follow
 /// the name as the kernel prints them (`INVALID_STATE FAILED_VMENTRY`); other high bits follow as a
 /// hexadecimal sum (`EXTERNAL_INTERRUPT +0x4000000`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,7 +127,7 @@ impl fmt::Display for ExitReason {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an exit reason; write a name as `kvm_exit` prints it (MSR_WRITE on Intel, msr on AMD), \
-     or a number as vmx:77 or svm:0x7f"
+     or a number as vmx:79 or svm:0x8e"
 )]
 pub struct UnknownReason(pub String);
 

@@ -74,8 +74,10 @@ pub struct OwnCost {
 pub struct Host {
     /// The exits.
     pub totals: Arc<Totals>,
-    /// The running VMs.
+    /// The running VMs that have series of their own.
     pub vms: BTreeMap<VmIdentity, VmHost>,
+    /// The number of further ones.
+    pub other_vms: usize,
     /// The daemon of I/O workers; `None` without one.
     pub io_workers: Option<IoWorkers>,
     /// The findings of `doctor`; `None` until they are known.
@@ -324,6 +326,8 @@ impl Out<'_> {
         });
         self.values(Gauge, "exitless_doctor_findings", "Findings of exitless doctor", None, findings)?;
         let alone = |value: f64| [(Labels::new(), value)].into_iter();
+        let help = "Running VMs without series of their own";
+        self.values(Gauge, "exitless_other_vms", help, None, alone(host.other_vms as f64))?;
         let help = "CPU time of the exporter";
         self.values(Counter, "process_cpu", help, Some(&Unit::Seconds), alone(host.own.cpu_seconds))?;
         let help = "Resident memory of the exporter";
@@ -389,6 +393,7 @@ mod tests {
         Host {
             totals: Arc::new(totals),
             vms: [(web, facts)].into(),
+            other_vms: 0,
             io_workers: Some(IoWorkers::of_tree(&daemon)),
             findings: Some(Tally { fail: 1, warn: 2, pass: 3, skip: 4 }),
             own: OwnCost { cpu_seconds: 0.25, resident_bytes: 1 << 20, collection_seconds: 0.001 },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::totals::VmIdentity;
+use crate::totals::{VMS, VmIdentity};
 
 /// Further names of a VM: label and value.
 pub type Names = Vec<(&'static str, String)>;
@@ -14,25 +14,41 @@ pub type Names = Vec<(&'static str, String)>;
 #[derive(Debug, Default)]
 pub struct Named {
     vms: BTreeMap<u32, (VmIdentity, Names)>,
+    others: usize,
 }
 
 impl Named {
     /// The VMs by process, with their first names. VMs that are not among `running` are forgotten, except where `may_run`
     /// says of their process that it could not be looked at: a VM that is forgotten counts from 0 when it is seen again.
-    /// Further names may come later than the VM: they stay as they were when there were any.
+    /// Further names may come later than the VM: they stay as they were when there were any. The number of VMs is bounded;
+    /// those that were there before keep their places.
     pub fn keep(
         &mut self,
         running: impl IntoIterator<Item = (VmIdentity, Names)>,
         may_run: impl Fn(u32) -> bool,
     ) -> &BTreeMap<u32, (VmIdentity, Names)> {
         let mut before = std::mem::take(&mut self.vms);
+        let mut new = Vec::new();
         for (now, names) in running {
             let first = before.remove(&now.process).filter(|(first, _)| first.start_ticks == now.start_ticks);
-            let (first, had) = first.unwrap_or((now, Vec::new()));
-            self.vms.insert(first.process, (first, if had.is_empty() { names } else { had }));
+            match first {
+                Some((first, had)) => {
+                    self.vms.insert(first.process, (first, if had.is_empty() { names } else { had }));
+                }
+                None => new.push((now.process, (now, names))),
+            }
         }
         self.vms.extend(before.into_iter().filter(|(process, _)| may_run(*process)));
+        let room = VMS.saturating_sub(self.vms.len());
+        self.others = new.len().saturating_sub(room);
+        self.vms.extend(new.into_iter().take(room));
         &self.vms
+    }
+
+    /// The number of running VMs for which there was no place.
+    #[must_use]
+    pub fn others(&self) -> usize {
+        self.others
     }
 }
 
@@ -63,6 +79,18 @@ mod tests {
             "new",
             "it was forgotten"
         );
+    }
+
+    #[test]
+    fn vms_beyond_the_bound_have_no_place_until_another_ends() {
+        let mut named = Named::default();
+        let vms = |from: u32, to: u32| (from..to).map(|vm| (VmIdentity::new("vm", vm, 1), Vec::new()));
+        named.keep(vms(1000, 2000), |_| false);
+        let kept: Vec<u32> = named.keep(vms(0, 2000), |_| false).keys().copied().collect();
+        assert_eq!(kept, (0..24).chain(1000..2000).collect::<Vec<_>>());
+        assert_eq!(named.others(), 976);
+        assert_eq!(named.keep(vms(0, 1500), |_| false).len(), VMS);
+        assert_eq!(named.others(), 476);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use exits::{ExitReason, Exits, Profile};
 
 /// The label of what has no series of its own.
 pub const OTHER: &str = "other";
-/// VMs with series of their own; exits of further ones are counted together.
-const VMS: usize = 1024;
+/// VMs with series of their own; further ones are counted together.
+pub(crate) const VMS: usize = 1024;
 /// Reasons with series of their own, for each VM, in the order in which they first occur: a counter must never go down, so
 /// a reason that has one keeps it.
 const REASONS: usize = 32;

@@ -23,11 +23,17 @@ pub struct XenControl {
 }
 
 impl XenControl {
-    /// `None` if this is not a control domain: `/proc/xen/capabilities` lacks `control_d`.
+    /// Tests whether this is a control domain: `/proc/xen/capabilities` has `control_d`.
+    #[must_use]
+    pub fn is_here(root: &Root) -> bool {
+        let capabilities = root.text("/proc/xen/capabilities", "control_d in the control domain");
+        capabilities.is_ok_and(|text| text.split_whitespace().any(|word| word == "control_d"))
+    }
+
+    /// `None` if this is not a control domain.
     #[must_use]
     pub fn read(root: &Root) -> Option<Self> {
-        let capabilities = root.text("/proc/xen/capabilities", "control_d in the control domain").ok()?;
-        if !capabilities.split_whitespace().any(|word| word == "control_d") {
+        if !Self::is_here(root) {
             return None;
         }
         let info = root.command("xl info").map(|text| XenInfo::parse(&text));
@@ -135,6 +141,7 @@ mod tests {
             command_line: None,
             iommu: Some(true),
         };
+        assert!(XenControl::is_here(&root));
         assert_eq!(XenControl::read(&root), Some(expected));
         let names = BTreeMap::from([(0, "Domain-0".to_owned()), (3, "my vm".to_owned())]);
         assert_eq!(XenControl::domain_names(&root), names);
@@ -144,6 +151,7 @@ mod tests {
     fn a_guest_of_xen_and_a_host_without_it_are_none() {
         let guest = control_domain("\n");
         assert_eq!(XenControl::read(&Root::directory(guest.path())), None);
+        assert!(!XenControl::is_here(&Root::directory(guest.path())));
         let without = tempfile::tempdir().unwrap();
         assert_eq!(XenControl::read(&Root::directory(without.path())), None);
     }

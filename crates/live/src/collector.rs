@@ -30,6 +30,7 @@ pub use self::layout::type_information;
 pub use self::profiler::{Profiler, Sampling};
 pub use self::programs::Mechanism;
 pub use self::records::Recorder;
+pub use self::waiting::{in_first_pid_namespace, need_first_pid_namespace};
 
 /// The time for which counts are left in the kernel: a bucket has 32 bits there, and a thread some millions of exits a second
 /// at most.
@@ -94,7 +95,8 @@ impl Collector {
     /// # Errors
     /// [`Error::NoKvm`] without a vendor module of KVM, [`Error::NoEvent`] and [`Error::NoTracefs`] where its
     /// tracepoints are out of reach, [`Error::Load`] and [`Error::Rejected`] when the kernel takes no programs,
-    /// [`Error::Attach`] when it does not let them run.
+    /// [`Error::Attach`] when it does not let them run. [`Error::Load`] also for given processes in a container whose
+    /// processes have other numbers than the kernel gives them.
     pub fn attach(root: &Path, watch: &Watch) -> Result<Self, Error> {
         Self::attached(root, watch, &watch.wanted(Purpose::Count, isa(root)?))?.begun()
     }
@@ -282,7 +284,7 @@ impl Collector {
         &self.attached.mechanism
     }
 
-    /// Events that this kernel does not give, each with the cause.
+    /// Events that this kernel does not give, and names that VMs do not have, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.attached.missing

@@ -47,7 +47,7 @@ pub use changes::{Changes, ChangesWatch, PostingChange};
 pub use clock::monotonic_ns;
 pub use collector::{
     Collector, Cost, LiveAccess, LiveExit, Mechanism, Profiler, ProgramCost, Recorder, Sampling, Watch,
-    type_information,
+    in_first_pid_namespace, need_first_pid_namespace, type_information,
 };
 pub use counter::{ExitCounter, Options};
 pub use decode::ThreadExits;

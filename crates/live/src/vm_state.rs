@@ -44,6 +44,11 @@ pub struct VcpuPlace {
 }
 
 impl VcpuPlace {
+    /// Its element of the program's map.
+    const fn key(&self) -> Place {
+        Place { process: self.process, descriptor: self.descriptor }
+    }
+
     /// The locations of the vCPUs of a VM whose descriptors are known.
     pub fn of(vm: &host::vms::Vm) -> impl Iterator<Item = Self> {
         vm.vcpus.iter().filter_map(|vcpu| {
@@ -116,12 +121,7 @@ impl StateReader {
     /// [`Error::Load`] where the kernel says nothing of its types, takes no such program (Linux 5.8 is needed) or
     /// numbers processes otherwise than this one sees them; [`Error::Rejected`], [`Error::KernelMap`].
     pub fn load(root: &Path, isa: Option<Isa>, vcpus: &[VcpuPlace]) -> Result<Self, Error> {
-        if !waiting::in_first_pid_namespace(root) {
-            return Err(Error::Load {
-                cause: "processes have other numbers here than the kernel gives them".to_owned(),
-                next: "run on the host itself, or in a container with the host's PID namespace",
-            });
-        }
+        waiting::need_first_pid_namespace(root)?;
         let layout = Layout::find(root, isa).map_err(|cause| Error::Load {
             cause,
             next: "a kernel with CONFIG_DEBUG_INFO_BTF and CONFIG_DEBUG_INFO_BTF_MODULES is needed",
@@ -146,8 +146,7 @@ impl StateReader {
             next: "a kernel with CONFIG_DEBUG_INFO_BTF is needed",
         })?;
         iterator.load("task_file", &types).map_err(|error| rejected("state", &error))?;
-        let places = vcpus.iter().copied().take(MOST_VCPUS).collect();
-        Ok(Self { ebpf, vcpus: vcpus_map, places, layout })
+        Ok(Self { ebpf, vcpus: vcpus_map, places: vcpus.to_vec(), layout })
     }
 
     /// The fields that this kernel's types do not have, each with its name.
@@ -161,15 +160,30 @@ impl StateReader {
     /// # Errors
     /// [`Error::Attach`] or [`Error::Read`] when the kernel does not run the program, [`Error::KernelMap`].
     pub fn read(&mut self) -> Result<BTreeMap<VmKey, VmState>, Error> {
-        for place in &self.places {
-            let key = Place { process: place.process, descriptor: place.descriptor };
-            self.vcpus.insert(key, NOT_READ, 0).map_err(map_error)?;
+        let mut vms: BTreeMap<VmKey, VmState> = BTreeMap::new();
+        let places = std::mem::take(&mut self.places);
+        let read = batches(&places).try_for_each(|batch| {
+            let read = self.read_batch(batch, &mut vms);
+            // The next one needs their room.
+            if batch.len() < places.len() {
+                batch.iter().for_each(|place| drop(self.vcpus.remove(&place.key())));
+            }
+            read
+        });
+        self.places = places;
+        read?;
+        vms.values_mut().for_each(|vm| vm.vcpus.sort_unstable_by_key(|vcpu| vcpu.number));
+        Ok(vms)
+    }
+
+    /// Reads one of [`batches`].
+    fn read_batch(&mut self, places: &[VcpuPlace], vms: &mut BTreeMap<VmKey, VmState>) -> Result<(), Error> {
+        for place in places {
+            self.vcpus.insert(place.key(), NOT_READ, 0).map_err(map_error)?;
         }
         self.run()?;
-        let mut vms: BTreeMap<VmKey, VmState> = BTreeMap::new();
-        for place in &self.places {
-            let key = Place { process: place.process, descriptor: place.descriptor };
-            let values = self.vcpus.get(&key, 0).map_err(map_error)?;
+        for place in places {
+            let values = self.vcpus.get(&place.key(), 0).map_err(map_error)?;
             // Under a descriptor may be something else by now.
             if values.word(What::VcpuId) != Some(place.number) {
                 continue;
@@ -179,8 +193,7 @@ impl StateReader {
             let vm = vms.entry(key).or_insert_with(|| vm(&values));
             vm.vcpus.push(self.vcpu(place.number, &values));
         }
-        vms.values_mut().for_each(|vm| vm.vcpus.sort_unstable_by_key(|vcpu| vcpu.number));
-        Ok(vms)
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
@@ -230,6 +243,11 @@ impl StateReader {
     }
 }
 
+/// As many at once as the program's map has room for.
+fn batches(places: &[VcpuPlace]) -> std::slice::Chunks<'_, VcpuPlace> {
+    places.chunks(MOST_VCPUS)
+}
+
 fn vm(values: &Values) -> VmState {
     let pit = values.get(What::Pit).is_some_and(|pit| pit != 0);
     VmState {
@@ -252,4 +270,20 @@ fn map<T: TryFrom<Map, Error = MapError>>(ebpf: &mut aya::Ebpf, name: &'static s
 
 fn map_error(error: MapError) -> Error {
     Error::KernelMap { cause: error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vcpus_beyond_the_room_of_the_program_are_read_too() {
+        let source = include_str!("collector/programs/state.bpf.c");
+        assert!(source.contains(&format!("NUMBER(max_entries, {MOST_VCPUS})")));
+        let places: Vec<_> =
+            (0..16_385).map(|number| VcpuPlace { process: 7, descriptor: 10 + number, number }).collect();
+        let read: Vec<_> = batches(&places).collect();
+        assert!(read.iter().all(|batch| batch.len() <= MOST_VCPUS));
+        assert_eq!(read.concat(), places);
+    }
 }

@@ -36,7 +36,7 @@ const MOST_WAITING: usize = 256;
 #[non_exhaustive]
 pub enum XentraceError {
     /// It could not be started.
-    #[error("Could not start {program}, which reads Xen's trace buffers; install xen-utils", program = program.display())]
+    #[error("Could not start {program}, which reads Xen's trace buffers; install {}", package(program), program = program.display())]
     Start {
         /// The program.
         program: PathBuf,
@@ -61,6 +61,13 @@ pub enum XentraceError {
         /// The cause.
         source: io::Error,
     },
+}
+
+/// Debian's package of a program, that of its version if its directory says which.
+fn package(program: &Path) -> String {
+    let mut names = program.iter().filter_map(|name| name.to_str()?.strip_prefix("xen-"));
+    let version = names.find(|version| version.starts_with(|first: char| first.is_ascii_digit()));
+    version.map_or_else(|| "xen-utils".to_owned(), |version| format!("xen-utils-{version}"))
 }
 
 /// A running xentrace. Dropping it ends it, so that Xen stops tracing.

@@ -1,5 +1,6 @@
 //! A running xentrace together with the thread that reads what it writes.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -7,24 +8,29 @@ use std::time::Duration;
 use crate::clock::thread_time;
 use crate::xentrace::{Xentrace, XentraceError, XentraceOutput};
 
-/// The directories in which Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
+/// The directory in which Debian keeps the tools of each of Xen's versions; its commands on PATH are scripts that choose one.
 const VERSIONS: &str = "/usr/lib";
 const PROGRAM: &str = "xentrace";
 
-/// The `xentrace` of the newest version below `/usr/lib`, else whichever is on PATH.
+/// The `xentrace` of the running version of Xen (`xen_version` of `xl info`) below `/usr/lib`, else the one on PATH. With
+/// neither, the first, so that the failure to start it names its package.
 #[must_use]
-pub fn xentrace_program() -> PathBuf {
-    program_below(Path::new(VERSIONS))
+pub fn xentrace_program(version: Option<&str>) -> PathBuf {
+    program_below(Path::new(VERSIONS), version, &std::env::var_os("PATH").unwrap_or_default())
 }
 
-fn program_below(versions: &Path) -> PathBuf {
-    let entries = std::fs::read_dir(versions).into_iter().flatten().flatten();
-    let programs = entries.filter_map(|entry| {
-        let minor = entry.file_name().to_str()?.strip_prefix("xen-4.")?.parse::<u32>().ok()?;
-        let program = entry.path().join("bin").join(PROGRAM);
-        program.is_file().then_some((minor, program))
-    });
-    programs.max().map_or_else(|| PathBuf::from(PROGRAM), |(_, program)| program)
+fn program_below(versions: &Path, version: Option<&str>, path: &OsStr) -> PathBuf {
+    let own = version.and_then(directory).map(|name| versions.join(name).join("bin").join(PROGRAM));
+    let on_path = || std::env::split_paths(path).any(|folder| folder.join(PROGRAM).is_file());
+    own.filter(|own| own.is_file() || !on_path()).unwrap_or_else(|| PROGRAM.into())
+}
+
+/// The directory of the tools of a version, `xen-4.14` for `4.14.6-pre`.
+fn directory(version: &str) -> Option<String> {
+    let (major, rest) = version.split_once('.')?;
+    let minor = rest.split_once('.').map_or(rest, |(minor, _)| minor);
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    (is_number(major) && is_number(minor)).then(|| format!("xen-{major}.{minor}"))
 }
 
 /// xentrace at work, and what becomes of its records: `T` is what the reader gives in the end.
@@ -94,15 +100,25 @@ mod tests {
     }
 
     #[test]
-    fn the_program_of_the_newest_version_is_taken_else_that_on_the_path() {
+    fn the_program_of_the_running_version_is_taken_else_that_on_the_path() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(program_below(folder.path()), Path::new("xentrace"));
-        for version in ["xen-4.8", "xen-4.17", "xen-4.20", "xen-common"] {
-            let bin = folder.path().join(version).join("bin");
-            std::fs::create_dir_all(&bin).unwrap();
+        let bins = ["xen-4.14", "xen-4.17", "xen-common"].map(|one| folder.path().join(one).join("bin"));
+        for bin in &bins {
+            std::fs::create_dir_all(bin).unwrap();
             std::fs::write(bin.join(PROGRAM), "").unwrap();
         }
-        assert_eq!(program_below(folder.path()), folder.path().join("xen-4.20/bin/xentrace"));
+        let of = |version, path: &Path| program_below(folder.path(), version, path.as_os_str());
+        let (path, none) = (&bins[2], Path::new("/nonexistent"));
+        assert_eq!(of(Some("4.14.6"), path), bins[0].join(PROGRAM));
+        assert_eq!(of(Some("4.17-unstable"), path), Path::new(PROGRAM));
+        for version in [Some("4.20.5-pre"), Some("4"), None] {
+            assert_eq!(of(version, path), Path::new(PROGRAM), "{version:?}");
+        }
+        let missing = of(Some("4.20.5-pre"), none);
+        assert_eq!(missing, folder.path().join("xen-4.20/bin/xentrace"));
+        let error = Following::start(&missing, drop).unwrap_err().to_string();
+        assert!(error.ends_with("install xen-utils-4.20"), "{error}");
+        assert_eq!(of(None, none), Path::new(PROGRAM));
     }
 
     #[test]

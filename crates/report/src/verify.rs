@@ -54,6 +54,11 @@ pub fn terminal(seen: &Verification, width: usize, colour: bool) -> String {
 fn conclusion(seen: &Verification) -> String {
     let number = |status| seen.vms.iter().filter(|vm| vm.activation.status == status).count();
     let name = mechanism(&seen.host);
+    if seen.vms.is_empty() && seen.host.xen {
+        return "This is Xen's control domain: Xen uses interrupt virtualization for all HVM and PVH guests or for none, \
+                and `exitless doctor` tells which; what it leaves: `exitless stat --by vm,reason`."
+            .to_owned();
+    }
     if seen.vms.is_empty() {
         return match (&seen.provoked, seen.status) {
             (Some(_), Status::Active) => format!("No VM was found; a new one gets {name}."),
@@ -143,13 +148,16 @@ impl Page {
                 let parameter = format!("{} is {value}", found.parameter.display());
                 text += &self.line(&found.name, &format!("{can}; {parameter}"));
             }
+            None if host.xen => {
+                text += &self.line("Xen", "this is its control domain: Xen, not KVM, runs the VMs here");
+            }
             None => text += &self.line("CPU", "shows no virtualization (neither vmx nor svm)"),
         }
-        if host.module.is_none() {
+        if host.module.is_none() && !host.xen {
             let module = "neither kvm_intel nor kvm_amd is loaded, so that no VM here runs on hardware";
             text += &self.line("KVM", module);
         }
-        if let Some(why) = &host.kvm {
+        if let Some(why) = host.kvm.as_ref().filter(|_| !host.xen) {
             text += &self.line("/dev/kvm", why);
         }
         if !host.iommus.is_empty() {

@@ -33,7 +33,10 @@ pub(crate) struct Assembly<'s, S> {
     waiting: usize,
     /// Memory for events, to be used again.
     spare: Vec<Vec<Event>>,
+    /// Its end is known at the end.
     span: Option<Span>,
+    /// The times of records that are no events of interest.
+    observed: Option<Span>,
     /// Newest event so far, and what it was when the last round ended.
     newest_ns: u64,
     newest_of_last_round_ns: u64,
@@ -65,6 +68,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
             waiting: 0,
             spare: Vec::new(),
             span: None,
+            observed: None,
             newest_ns: 0,
             newest_of_last_round_ns: 0,
             last_of_cpu: Vec::new(),
@@ -115,6 +119,12 @@ impl<'s, S: Sink> Assembly<'s, S> {
         self.shared.losses.undecoded = self.shared.losses.undecoded.saturating_add(count);
     }
 
+    /// Says that the recorder was at work at these times, whatever it recorded then. Without it, a setting that
+    /// removes exits would shorten the time by which they are divided.
+    pub(crate) fn observed(&mut self, times: Span) {
+        self.observed = Some(self.observed.map_or(times, |before| before.join(times)));
+    }
+
     /// Takes an event.
     pub(crate) fn push(&mut self, event: &Event) {
         let index = self.thread(event.thread);
@@ -122,6 +132,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
             self.active.push(index);
         }
         self.newest_ns = self.newest_ns.max(event.time_ns);
+        self.shared.marks.event(event.cpu, event.time_ns);
         self.last_of_cpu(event.cpu, event.time_ns);
         self.waiting += 1;
         if self.waiting >= MOST_WAITING {
@@ -132,6 +143,11 @@ impl<'s, S: Sink> Assembly<'s, S> {
     /// Takes events in a row, all of the thread `key`, and leaves other memory in their place. `ordered` says
     /// that they are in order of time. The caller tells of the last ones of each processor.
     pub(crate) fn append(&mut self, key: u32, events: &mut Vec<Event>, ordered: bool, newest_ns: u64) {
+        if self.shared.marks.wait_for_event() {
+            for row in events.chunk_by(|one, next| one.cpu == next.cpu) {
+                self.shared.marks.event(row[0].cpu, row[0].time_ns);
+            }
+        }
         let (index, count) = (self.thread(key), events.len());
         if self.threads[index as usize].append(events, ordered, &mut self.spare) {
             self.active.push(index);
@@ -209,6 +225,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
     /// Hands on everything and gives the profile.
     pub(crate) fn finish(mut self) -> Profile {
         self.flush(u64::MAX);
+        let newest_ns = self.newest_ns.max(self.observed.map_or(0, |times| times.last_ns));
         let Self { mut threads, mut shared, sink, names, events, .. } = self;
         let mut profile = Profile::new();
         // In the profile's order, so that each goes to its end.
@@ -228,20 +245,20 @@ impl<'s, S: Sink> Assembly<'s, S> {
             profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names = names.into_iter().filter(|(vm, _)| vms.contains(vm)).collect();
         profile.events = events;
-        profile.span = self.span.map(|span| Span { last_ns: self.newest_ns, ..span });
+        profile.span = self.span.map(|span| Span { last_ns: newest_ns, ..span });
         profile.timeline = shared.timeline;
         profile.losses = shared.losses;
         profile
     }
 
-    /// Takes the recording's beginning from the oldest event of its first round.
+    /// Takes the recording's beginning from the oldest event or other record of its first round.
     fn start(&mut self) {
         if self.span.is_some() {
             return;
         }
         let threads =
             self.active.iter().filter_map(|&index| self.threads[index as usize].oldest_waiting_ns());
-        if let Some(first_ns) = threads.min() {
+        if let Some(first_ns) = threads.chain(self.observed.map(|times| times.first_ns)).min() {
             self.span = Some(Span { first_ns, last_ns: first_ns });
             let moment = |offset: Option<u64>, otherwise| {
                 offset.map_or(otherwise, |offset| first_ns.saturating_add(offset))

@@ -38,6 +38,50 @@ fn a_thread_that_changed_processors_is_put_in_order() {
 }
 
 #[test]
+fn the_time_is_that_of_all_records() {
+    let around = Span { first_ns: 4, last_ns: 900 };
+    let run = |options| {
+        profile(options, |assembly| {
+            for event in
+                [event(Kind::Exit, 10, 9, 0), event(Kind::Entry, 15, 9, 0), event(Kind::Exit, 30, 9, 0)]
+            {
+                assembly.push(&event);
+            }
+            assembly.observed(around);
+            assembly.round();
+            assembly.observed(Span { first_ns: 100, last_ns: 200 });
+        })
+    };
+    let whole = run(Options::default());
+    assert_eq!((whole.span, whole.total()), (Some(around), 2));
+    let part = run(Options { from_ns: Some(7), ..Options::default() });
+    assert_eq!((part.span, part.total()), (Some(around), 1));
+    assert_eq!(profile(Options::default(), |assembly| assembly.observed(around)).span, Some(around));
+}
+
+#[test]
+fn no_time_is_taken_across_a_loss_of_the_processor_to_which_a_thread_moves() {
+    for appended in [false, true] {
+        let profile = profile(Options::default(), |assembly| {
+            for event in [event(Kind::Exit, 5, 8, 1), event(Kind::Exit, 10, 9, 0)] {
+                assembly.push(&event);
+            }
+            assembly.lost(1, 7);
+            let later =
+                [event(Kind::Entry, 60, 9, 1), event(Kind::Exit, 70, 9, 1), event(Kind::Entry, 75, 9, 1)];
+            if appended {
+                assembly.append(9, &mut later.to_vec(), true, 75);
+            } else {
+                later.iter().for_each(|event| assembly.push(event));
+            }
+        });
+        assert_eq!(profile.losses.pairs_across_loss, 1);
+        let exits = &profile.reasons()[&CPUID];
+        assert_eq!((exits.count, exits.handling.count(), exits.handling.total_ns()), (3, 1, 5));
+    }
+}
+
+#[test]
 fn rounds_hand_on_what_is_older_than_the_round_before() {
     let mut sink = Vec::new();
     let mut take = |exit: &ExitRecord| sink.push(exit.time_ns);

@@ -86,6 +86,8 @@ impl Event {
 }
 
 impl Kind {
+    pub(crate) const MSR: u8 = 2;
+    pub(crate) const APIC: u8 = 3;
     /// The sort of what AVIC's events tell: they say why there was an exit, so the whole exit is theirs.
     pub(crate) const WHOLE: u8 = 4;
     /// The sort of what says whose exit it was: the whole exit is theirs too.
@@ -95,8 +97,8 @@ impl Kind {
         let mut sorts = [Self::WHOLE; 32];
         (sorts[Self::PortRead as usize], sorts[Self::PortWrite as usize]) = (0, 0);
         (sorts[Self::MmioRead as usize], sorts[Self::MmioWrite as usize]) = (1, 1);
-        (sorts[Self::MsrRead as usize], sorts[Self::MsrWrite as usize]) = (2, 2);
-        (sorts[Self::ApicRead as usize], sorts[Self::ApicWrite as usize]) = (3, 3);
+        (sorts[Self::MsrRead as usize], sorts[Self::MsrWrite as usize]) = (Self::MSR, Self::MSR);
+        (sorts[Self::ApicRead as usize], sorts[Self::ApicWrite as usize]) = (Self::APIC, Self::APIC);
         sorts[Self::NestedExit as usize] = Self::NESTED;
         sorts[Self::NestedToL1 as usize] = Self::NESTED;
         sorts

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Format, Recordings};
+use crate::Recordings;
 
 /// The properties, beside exits, in which recordings may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -89,9 +89,7 @@ fn said(recordings: &Recordings, property: Property) -> BTreeSet<String> {
         Property::InstructionSet => {
             recordings.profile.reasons().keys().map(|reason| reason.isa.to_string()).collect()
         }
-        Property::Hypervisor => origins()
-            .map(|origin| if origin.format == Format::Xentrace { "Xen" } else { "KVM" }.to_owned())
-            .collect(),
+        Property::Hypervisor => origins().map(|origin| origin.hypervisor.to_string()).collect(),
         Property::Processor => origins().filter_map(|origin| origin.processor.clone()).collect(),
         Property::Host => origins().filter_map(|origin| origin.host.clone()).collect(),
         Property::Kernel => origins().filter_map(|origin| origin.kernel.clone()).collect(),
@@ -101,7 +99,8 @@ fn said(recordings: &Recordings, property: Property) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, Origin, Reading};
+    use crate::exitless::{Header, Packing, Summary, Writer, write_profile};
+    use crate::{Format, Options, Origin, Reading, Source};
     use exits::{ExitReason, Profile, Vcpu};
 
     fn recordings(reason: ExitReason, origin: Origin) -> Recordings {
@@ -137,6 +136,46 @@ mod tests {
         );
         assert_eq!(said(&unknown), [""; 0]);
         assert_eq!(said(&one), [""; 0]);
+    }
+
+    /// What `exitless record` writes on a host, read back: single exits, and sums.
+    fn recorded(header: &Header) -> [Recordings; 2] {
+        let mut exits = Vec::new();
+        Writer::new(&mut exits, header).unwrap().finish(Summary::default()).unwrap();
+        let mut sums = Vec::new();
+        write_profile(&mut sums, header, &Profile::new(), Packing::None).unwrap();
+        [exits, sums].map(|bytes| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("recording");
+            std::fs::write(&file, bytes).unwrap();
+            let mut recordings = Recordings::new(Options::default());
+            let reading = crate::read(&Source::from(file.as_path()), &recordings.options, &mut ()).unwrap();
+            recordings.add("recording".to_owned(), reading);
+            recordings
+        })
+    }
+
+    #[test]
+    fn recordings_of_xen_are_unlike_those_of_kvm_and_like_those_of_xentrace() {
+        let host = |xen: bool| {
+            let empty = tempfile::tempdir().unwrap();
+            let mut host = host::Fingerprint::read(empty.path()).unwrap();
+            let version = Some("4.20.1".to_owned());
+            host.hypervisor = xen.then(|| host::Hypervisor { version, ..Default::default() });
+            Header { host: Some(host), ..Header::default() }
+        };
+        let xentrace = recordings(ExitReason::vmx(12), Origin::new(Format::Xentrace));
+        for (of_xen, of_kvm) in recorded(&host(true)).into_iter().zip(recorded(&host(false))) {
+            assert_eq!(of_xen.files[0].origin.xen().as_deref(), Some("Xen 4.20.1"));
+            assert_eq!(of_kvm.files[0].origin.xen(), None);
+            let found = unlike(std::slice::from_ref(&of_kvm), std::slice::from_ref(&of_xen));
+            let said: Vec<_> = found.iter().map(Unlike::to_string).collect();
+            assert_eq!(said, ["hypervisor: KVM before, Xen after"]);
+            assert_eq!(unlike(&[of_xen], std::slice::from_ref(&xentrace)), []);
+        }
+        // Where the host is not known, the clock of single exits tells.
+        let clock = Header { clock: Some("TSC".to_owned()), ..Header::default() };
+        assert_eq!(recorded(&clock)[0].files[0].origin.xen().as_deref(), Some("Xen"));
     }
 
     #[test]

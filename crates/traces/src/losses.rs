@@ -5,13 +5,18 @@ use rustc_hash::FxHashMap;
 /// So many places of a list may be out of order; only a broken recording has more, and is not worth the time.
 const MOST_OUT_OF_ORDER: usize = 1024;
 
-/// Times after which a processor's recorder dropped events, until its next event.
+/// When events were lost: for each processor, and for those of any processor that concern all.
 #[derive(Debug, Default)]
 pub(crate) struct LossMarks {
-    by_cpu: FxHashMap<u16, Vec<u64>>,
-    /// From when to when any processor's recorder dropped events, by beginning.
-    spans: Vec<Span>,
+    by_cpu: FxHashMap<u16, Spans>,
+    /// Processors without an event since their last loss, with the time of the last event before it.
+    open: FxHashMap<u16, u64>,
+    anywhere: Spans,
 }
+
+/// Spans of time, by beginning.
+#[derive(Debug, Default)]
+struct Spans(Vec<Span>);
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -21,54 +26,75 @@ struct Span {
     latest_ns: u64,
 }
 
-impl LossMarks {
-    /// Events of `cpu` were lost after `after_ns` and before its next one.
-    pub(crate) fn mark(&mut self, cpu: u16, after_ns: u64) {
-        let marks = self.by_cpu.entry(cpu).or_default();
-        // A processor's events come in order, so the marks are sorted but for damaged recordings.
-        match marks.last() {
-            Some(&last) if last > after_ns => {
-                let at = marks.partition_point(|&mark| mark <= after_ns);
-                if marks.len() - at < MOST_OUT_OF_ORDER {
-                    marks.insert(at, after_ns);
-                }
-            }
-            Some(&last) if last == after_ns => {}
-            _ => marks.push(after_ns),
+impl Spans {
+    fn add(&mut self, from_ns: u64, to_ns: u64) {
+        // Processors are read one after the other and are in order themselves, so spans come nearly in order.
+        let at = self.0.partition_point(|span| span.from_ns <= from_ns);
+        if self.0.len() - at >= MOST_OUT_OF_ORDER {
+            return;
+        }
+        self.0.insert(at, Span { from_ns, to_ns, latest_ns: to_ns });
+        for next in at..self.0.len() {
+            let before_ns = next.checked_sub(1).map_or(0, |before| self.0[before].latest_ns);
+            let span = &mut self.0[next];
+            span.latest_ns = before_ns.max(span.to_ns);
         }
     }
 
-    /// Tests whether events of `cpu` were lost from `from_ns` on and before `to_ns`.
-    pub(crate) fn between(&self, cpu: u16, from_ns: u64, to_ns: u64) -> bool {
-        let Some(marks) = self.by_cpu.get(&cpu) else { return false };
-        let at = marks.partition_point(|&mark| mark < from_ns);
-        marks.get(at).is_some_and(|&mark| mark < to_ns)
+    /// Tests whether some span begins before `to_ns` and ends at `from_ns` or later.
+    fn overlap(&self, from_ns: u64, to_ns: u64) -> bool {
+        let at = self.0.partition_point(|span| span.from_ns < to_ns);
+        at.checked_sub(1).is_some_and(|last| self.0[last].latest_ns >= from_ns)
+    }
+}
+
+impl LossMarks {
+    /// Events of `cpu` were lost after `after_ns` and before its next one, of which [`Self::event`] tells.
+    pub(crate) fn mark(&mut self, cpu: u16, after_ns: u64) {
+        let from_ns = self.open.entry(cpu).or_insert(after_ns);
+        *from_ns = after_ns.min(*from_ns);
+    }
+
+    /// Tests whether [`Self::event`] has to be called.
+    pub(crate) fn wait_for_event(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Ends the loss before this event of `cpu`.
+    pub(crate) fn event(&mut self, cpu: u16, time_ns: u64) {
+        if let Some(from_ns) = self.open.remove(&cpu) {
+            // A coarse clock gives the events around a loss the same time.
+            let to_ns = time_ns.max(from_ns.saturating_add(1));
+            self.by_cpu.entry(cpu).or_default().add(from_ns, to_ns);
+        }
+    }
+
+    /// Tests whether one of `cpus` lost events between `from_ns` and `to_ns`.
+    #[inline]
+    pub(crate) fn between(&self, cpus: [u16; 2], from_ns: u64, to_ns: u64) -> bool {
+        !self.is_empty() && cpus.iter().any(|&cpu| self.of_cpu(cpu, from_ns, to_ns))
+    }
+
+    fn of_cpu(&self, cpu: u16, from_ns: u64, to_ns: u64) -> bool {
+        // An event at the end of a loss is the first that was not lost.
+        let ended = |spans: &Spans| spans.overlap(from_ns.saturating_add(1), to_ns);
+        self.by_cpu.get(&cpu).is_some_and(ended)
+            || self.open.get(&cpu).is_some_and(|&open_ns| open_ns < to_ns)
     }
 
     /// A processor's recorder dropped events in this time, and those of a vCPU that was on no processor
     /// before and after may be among them.
     pub(crate) fn span(&mut self, from_ns: u64, to_ns: u64) {
-        // Processors are read one after the other, so spans come nearly in order.
-        let at = self.spans.partition_point(|span| span.from_ns <= from_ns);
-        if self.spans.len() - at >= MOST_OUT_OF_ORDER {
-            return;
-        }
-        self.spans.insert(at, Span { from_ns, to_ns, latest_ns: to_ns });
-        for next in at..self.spans.len() {
-            let before_ns = next.checked_sub(1).map_or(0, |before| self.spans[before].latest_ns);
-            let span = &mut self.spans[next];
-            span.latest_ns = before_ns.max(span.to_ns);
-        }
+        self.anywhere.add(from_ns, to_ns);
     }
 
     /// Tests whether one of the spans overlaps that from `from_ns` to `to_ns`.
     pub(crate) fn anywhere(&self, from_ns: u64, to_ns: u64) -> bool {
-        let at = self.spans.partition_point(|span| span.from_ns < to_ns);
-        at.checked_sub(1).is_some_and(|last| self.spans[last].latest_ns >= from_ns)
+        self.anywhere.overlap(from_ns, to_ns)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_cpu.is_empty()
+        self.by_cpu.is_empty() && self.open.is_empty()
     }
 }
 
@@ -77,17 +103,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_lie_between_events_of_the_same_processor() {
+    fn losses_last_from_event_to_event_of_a_processor() {
         let mut marks = LossMarks::default();
         assert!(marks.is_empty());
-        marks.mark(1, 100);
-        marks.mark(1, 300);
-        marks.mark(1, 200);
-        assert!(marks.between(1, 100, 101));
-        assert!(!marks.between(1, 101, 200));
-        assert!(marks.between(1, 150, 400));
-        assert!(!marks.between(0, 0, 1000));
-        assert!(!marks.between(1, 301, 1000));
+        assert!(!marks.wait_for_event());
+        for (after_ns, next_ns) in [(100, 160), (300, 310), (200, 200)] {
+            marks.mark(1, after_ns);
+            assert!(marks.wait_for_event());
+            marks.event(0, 1);
+            marks.event(1, next_ns);
+        }
+        assert!(!marks.wait_for_event());
+        for (from_ns, to_ns, lost) in [
+            (50, 100, false),
+            (100, 101, true),
+            (101, 102, true),
+            (150, 400, true),
+            (160, 200, false),
+            (200, 201, true),
+            (201, 300, false),
+            (310, 1000, false),
+        ] {
+            assert_eq!(marks.between([1, 0], from_ns, to_ns), lost, "{from_ns} to {to_ns}");
+            assert_eq!(marks.between([0, 1], from_ns, to_ns), lost, "{from_ns} to {to_ns}");
+        }
+        assert!(!marks.between([0, 0], 0, 1000));
+        marks.mark(0, 500);
+        assert!(marks.between([0, 0], 600, 1000));
+        assert!(!marks.between([0, 0], 400, 500));
         assert!(!marks.anywhere(0, 1000));
     }
 

@@ -1,5 +1,6 @@
 //! The origin of a recording, and the place where it is damaged.
 
+use exits::Hypervisor;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -50,7 +51,13 @@ pub struct Origin {
     pub version: Option<String>,
     /// The host's name.
     pub host: Option<String>,
-    /// The kernel's release.
+    /// The hypervisor whose exits it has.
+    #[serde(default)]
+    pub hypervisor: Hypervisor,
+    /// Xen's version.
+    #[serde(default)]
+    pub xen_version: Option<String>,
+    /// The kernel's release: on a host of Xen that of the control domain.
     pub kernel: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
@@ -64,7 +71,28 @@ impl Origin {
     /// An origin of which nothing but the format is known.
     #[must_use]
     pub fn new(format: Format) -> Self {
-        Self { format, version: None, host: None, kernel: None, processor: None, command: None, bytes: 0 }
+        let hypervisor = if format == Format::Xentrace { Hypervisor::Xen } else { Hypervisor::Kvm };
+        Self {
+            format,
+            version: None,
+            host: None,
+            hypervisor,
+            xen_version: None,
+            kernel: None,
+            processor: None,
+            command: None,
+            bytes: 0,
+        }
+    }
+
+    /// Xen with its version; `None` for KVM, and where the format alone says so.
+    #[must_use]
+    pub fn xen(&self) -> Option<String> {
+        match (self.hypervisor, &self.xen_version) {
+            (Hypervisor::Kvm, _) => None,
+            (Hypervisor::Xen, Some(version)) => Some(format!("Xen {version}")),
+            (Hypervisor::Xen, None) => (self.format != Format::Xentrace).then(|| "Xen".to_owned()),
+        }
     }
 }
 

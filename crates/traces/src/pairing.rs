@@ -3,7 +3,8 @@
 //! The rules are those of `perf kvm stat` (`tools/perf/util/kvm-stat.c` and `arch/x86/util/kvm-stat.c` of
 //! Linux): an exit is handled until the next entry; a port, an MSR and a write to an address without memory
 //! from their event to the next entry; a read of such an address from the exit to its event. Unlike perf, no
-//! time is taken across a place where events were lost.
+//! time is taken across a place where events were lost, and what SVM's fast path accesses before `kvm_exit` belongs to
+//! that exit.
 //!
 //! Xen's recordings follow the rules of `xenalyze` (`tools/xentrace/xenalyze.c` of Xen): a vCPU that lost its
 //! processor is handled until it is ready to run again, and its accesses, which carry no time, take the whole
@@ -82,6 +83,12 @@ struct Pending {
 /// memory than its events do.
 const MOST_NOTED: usize = 1 << 16;
 
+/// Accesses that may come before their exit: far more than an instruction has.
+const MOST_EARLY: usize = 16;
+/// The exit that may come after its accesses. Up to Linux 6.4, SVM's fast path handles the write of an IPI before
+/// `kvm_exit` (`svm_exit_handlers_fastpath` in `arch/x86/kvm/svm/svm.c`).
+const LATE: ExitReason = ExitReason::svm(0x7c);
+
 /// The accesses that wait for the entry; perf knows one of each sort ([`Kind::sort`]).
 #[derive(Debug, Default)]
 struct Waiting {
@@ -112,6 +119,8 @@ pub(crate) struct Pairing {
     mmio_start_ns: Option<u64>,
     waiting: Waiting,
     last_access: Option<(Kind, u64)>,
+    /// Accesses of MSRs and the APIC since the last entry, of an exit that is still to come.
+    early: Vec<Event>,
     /// The accesses of the open exit, if they are wanted.
     noted: Vec<AccessRecord>,
     pub(crate) reasons: ReasonRows,
@@ -154,6 +163,7 @@ impl Pairing {
         self.last_access = None;
         self.outside = event.time_ns < shared.from_ns || event.time_ns >= shared.to_ns;
         if self.outside {
+            self.early.clear();
             return;
         }
         let reason = event.reason();
@@ -162,6 +172,34 @@ impl Pairing {
         self.mmio_start_ns = Some(event.time_ns);
         self.exit = Open { time_ns: event.time_ns, guest_rip: event.extra, cpu: event.cpu, reason, row };
         self.open = true;
+        if !self.early.is_empty() {
+            self.end_early(Some(event), shared);
+        }
+    }
+
+    /// Takes the accesses that came since the last entry: those of `exit`, unless that is none that comes after its
+    /// accesses. Others are counted and have no time.
+    #[cold]
+    fn end_early(&mut self, exit: Option<&Event>, shared: &mut Shared) {
+        let early = std::mem::take(&mut self.early);
+        for event in &early {
+            let whole =
+                |exit: &Event| !shared.marks.between([event.cpu, exit.cpu], event.time_ns, exit.time_ns);
+            if exit.is_some_and(|exit| exit.reason() == LATE && whole(exit)) {
+                self.access(event, shared);
+            } else if (shared.from_ns..shared.to_ns).contains(&event.time_ns) {
+                self.count(event, shared);
+            }
+        }
+        self.early = early;
+        self.early.clear();
+    }
+
+    /// Counts an access, and gives the number of its row.
+    fn count(&mut self, event: &Event, shared: &mut Shared) -> Option<u32> {
+        let number = self.accesses.find(event, &mut shared.access_room)?;
+        self.accesses.row(number).count += 1;
+        Some(number)
     }
 
     fn entry(
@@ -171,6 +209,7 @@ impl Pairing {
         closed: &mut impl FnMut(&Closed, &[AccessRecord]),
     ) {
         if !self.open {
+            self.end_early(None, shared);
             shared.losses.entries_without_exit += u64::from(!std::mem::take(&mut self.outside));
             return;
         }
@@ -196,13 +235,10 @@ impl Pairing {
     fn close(&mut self, end: End, shared: &mut Shared, closed: &mut impl FnMut(&Closed, &[AccessRecord])) {
         self.open = false;
         let open = &self.exit;
-        let lost = !shared.marks.is_empty()
-            && match end.slept {
-                true => shared.marks.anywhere(open.time_ns, end.time_ns),
-                false => [open.cpu, end.cpu]
-                    .iter()
-                    .any(|&cpu| shared.marks.between(cpu, open.time_ns, end.time_ns)),
-            };
+        let lost = match end.slept {
+            true => !shared.marks.is_empty() && shared.marks.anywhere(open.time_ns, end.time_ns),
+            false => shared.marks.between([open.cpu, end.cpu], open.time_ns, end.time_ns),
+        };
         let handling_ns = end.time_ns.checked_sub(open.time_ns);
         let handling_ns = match handling_ns {
             _ if lost => {
@@ -259,6 +295,14 @@ impl Pairing {
         if self.outside {
             return;
         }
+        if !self.open && matches!(event.kind.sort(), Kind::MSR | Kind::APIC) {
+            if self.early.len() < MOST_EARLY {
+                self.early.push(*event);
+            } else {
+                self.count(event, shared);
+            }
+            return;
+        }
         // A nested guest's exit goes by the reason for which it left the processor, whatever L1 is told.
         let of_exit;
         let event = if event.kind.sort() == Kind::NESTED && self.open {
@@ -272,19 +316,15 @@ impl Pairing {
         if event.kind == Kind::MmioUnsatisfied {
             return;
         }
-        let Some(number) = self.accesses.find(event, &mut shared.access_room) else { return };
+        let Some(number) = self.count(event, shared) else { return };
         let noted = if shared.note_accesses { self.noted(event) } else { None };
-        let row = self.accesses.row(number);
-        row.count += 1;
         if event.kind == Kind::MmioRead && !shared.whole_exits {
             let start_ns = self.mmio_start_ns.take();
-            let lost = |start_ns| {
-                !shared.marks.is_empty() && shared.marks.between(event.cpu, start_ns, event.time_ns)
-            };
-            let ns =
-                start_ns.filter(|&start| !lost(start)).and_then(|start| event.time_ns.checked_sub(start));
+            let cpus = [self.exit.cpu, event.cpu];
+            let whole = |&start_ns: &u64| !shared.marks.between(cpus, start_ns, event.time_ns);
+            let ns = start_ns.filter(whole).and_then(|start| event.time_ns.checked_sub(start));
             if let Some(ns) = ns {
-                row.handling.add(ns);
+                self.accesses.row(number).handling.add(ns);
                 self.note(noted, ns);
             }
             return;
@@ -299,6 +339,7 @@ impl Pairing {
         if self.open && !self.end(shared, closed) {
             shared.losses.exits_at_the_end += 1;
         }
+        self.end_early(None, shared);
     }
 }
 

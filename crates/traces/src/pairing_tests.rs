@@ -73,6 +73,7 @@ fn an_exit_after_an_exit_leaves_the_first_unpaired() {
 fn no_time_is_taken_across_a_loss() {
     let mut marks = LossMarks::default();
     marks.mark(0, 10);
+    marks.event(0, 20);
     let events = [exit(10), event(Kind::MsrWrite, 12, 0x830), entry(20), exit(30), entry(31)];
     let mut run = run_with(&events, marks, 0..u64::MAX);
     assert_eq!(run.shared.losses.pairs_across_loss, 1);
@@ -149,4 +150,46 @@ fn exits_of_nested_guests_go_by_the_reason_of_the_exit_and_who_handles_them() {
     let msr = Access::Msr { number: 0x1b, direction: Direction::Read };
     assert_eq!(run.handling(msr), (1, Some(15)));
     assert_eq!(run.closed[1].access, Some(msr), "what was accessed stays");
+}
+
+#[test]
+fn no_time_is_taken_of_a_read_where_the_processor_of_the_exit_lost_events() {
+    let mut marks = LossMarks::default();
+    marks.mark(0, 10);
+    let read = Event { cpu: 1, ..event(Kind::MmioRead, 990, 0xfee0_0020) };
+    let mut run = run_with(&[exit(10), read, Event { cpu: 1, ..entry(995) }], marks, 0..u64::MAX);
+    let read = Access::Mmio { address: 0xfee0_0020, direction: Direction::Read };
+    assert_eq!(run.handling(read), (1, None));
+    assert_eq!(run.shared.losses.pairs_across_loss, 1);
+}
+
+#[test]
+fn what_the_fast_path_of_svm_accesses_before_the_exit_is_of_that_exit() {
+    let (apic, msr) = (event(Kind::ApicWrite, 20, 0x300), event(Kind::MsrWrite, 21, 0x830));
+    let icr = Access::Msr { number: 0x830, direction: Direction::Write };
+    let register = Access::Apic { register: 0x300, direction: Direction::Write };
+    let mut of_msr = run(&[entry(5), apic, msr, exit(25), entry(40)]);
+    assert_eq!((of_msr.handling(icr), of_msr.handling(register)), ((1, Some(19)), (1, Some(20))));
+    assert_eq!((of_msr.closed[0].access, of_msr.closed[0].handling_ns), (Some(icr), Some(15)));
+    let npf = Event { value: Event::exit(ExitReason::svm(0x400)), ..exit(25) };
+    for events in [
+        // Of exits that are lost.
+        &[entry(5), apic, msr, npf, entry(40)][..],
+        &[entry(5), apic, msr, entry(23), exit(25), entry(40)],
+        &[entry(5), apic, msr],
+    ] {
+        let mut other = run(events);
+        assert_eq!((other.handling(icr), other.handling(register)), ((1, None), (1, None)), "{events:?}");
+        assert!(other.closed.iter().all(|exit| exit.access.is_none()));
+    }
+    let mut marks = LossMarks::default();
+    marks.mark(0, 21);
+    marks.event(0, 25);
+    let mut lost = run_with(&[entry(5), apic, msr, exit(25), entry(40)], marks, 0..u64::MAX);
+    assert_eq!((lost.handling(icr), lost.closed[0].handling_ns), ((1, None), Some(15)));
+    // They count where the exit does.
+    let mut late = run_with(&[entry(5), apic, msr, exit(25), entry(40)], LossMarks::default(), 25..u64::MAX);
+    assert_eq!(late.handling(icr), (1, Some(19)));
+    let mut early = run_with(&[entry(5), apic, msr, exit(25), entry(40)], LossMarks::default(), 0..25);
+    assert_eq!(early.handling(icr), (0, None));
 }

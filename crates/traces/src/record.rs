@@ -15,7 +15,8 @@ pub struct ExitRecord {
     pub reason: ExitReason,
     /// The guest's instruction pointer, zero when the recording does not have it.
     pub guest_rip: u64,
-    /// The last port, address or register that the host handled before the next entry.
+    /// The last port, address or register that the host handled before the next entry; a nested guest's exit
+    /// ([`Access::Nested`]) is none of them.
     pub access: Option<Access>,
     /// Time to the next entry, nanoseconds; `None` when it is not known.
     pub handling_ns: Option<u64>,

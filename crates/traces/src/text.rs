@@ -15,8 +15,7 @@ mod sources;
 
 use columns::{Columns, Unit};
 use counts::{Counts, Named};
-use exits::Vcpu;
-use exits::counted;
+use exits::{Span, Vcpu, counted};
 use lines::{Line, Lines};
 use notes::Lost;
 use reasons::Reasons;
@@ -140,10 +139,10 @@ impl<'s, S: Sink> Text<'s, S> {
 
     fn event(&mut self, columns: &Columns<'_>, named: &Named<'_>) {
         self.counts.add(named);
-        let Some(name) = event::Name::find(named.name) else { return };
+        let Some(name) = event::Name::find(named.name) else { return self.observed(columns) };
         let Some((kind, value, extra)) = name.read(named.text, &mut self.reasons) else {
             self.assembly.undecoded(1);
-            return;
+            return self.observed(columns);
         };
         if !self.sources.takes(columns.name, columns.thread, kind) {
             return;
@@ -163,6 +162,11 @@ impl<'s, S: Sink> Text<'s, S> {
         }
     }
 
+    /// Notes the time of a line that is no event of interest.
+    fn observed(&mut self, columns: &Columns<'_>) {
+        self.assembly.observed(Span { first_ns: columns.time, last_ns: columns.time });
+    }
+
     /// Notes whose thread it is.
     fn process(&mut self, columns: &Columns<'_>, process: u32) {
         let thread = columns.thread;
@@ -175,6 +179,7 @@ impl<'s, S: Sink> Text<'s, S> {
     }
 
     fn no_event(&mut self, columns: &Columns<'_>) {
+        self.observed(columns);
         let count = match notes::perf_lost(columns.rest.trim_ascii_start()) {
             Some(Lost::Perf(count)) => (0, count),
             Some(Lost::PerfSamples(count)) => (1, count),

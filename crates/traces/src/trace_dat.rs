@@ -194,6 +194,7 @@ impl Tally {
     }
 
     fn take<S: Sink>(&mut self, batch: &mut Batch, assembly: &mut Assembly<'_, S>) {
+        batch.observed.iter().for_each(|&times| assembly.observed(times));
         let losses = std::mem::take(&mut batch.losses);
         let (cpu, buffer) = (batch.cpu, batch.buffer);
         let runs = batch.runs();

@@ -9,7 +9,7 @@ use conclusions::activation::{Status, VmState};
 use exits::Isa;
 use host::posting;
 use host::vms::{AS_ROOT, Vm, Vms};
-use host::{Cpu, Fingerprint, kvm};
+use host::{Cpu, Fingerprint, Root, XenControl, kvm};
 use live::{ChangesWatch, Collector, StateReader, VcpuPlace, VmKey, Watch, monotonic_ns};
 
 use super::result::FORMAT;
@@ -17,7 +17,7 @@ use super::seen::Seen;
 use super::{HostSide, Missing, Verification};
 use live::pause;
 
-/// The number of samples of KVM's state, evenly distributed over the time.
+/// The number of samples of KVM's state, evenly distributed over the time, if there is any.
 const SAMPLES: u32 = 11;
 
 /// The subject of a verification.
@@ -31,8 +31,8 @@ pub struct Verify<'a> {
     pub vms: &'a [&'a Vm],
     /// `vms` are only some of them, so that others do not affect the answer.
     pub chosen: bool,
-    /// The duration of the observation. With zero only the present state counts: exits and changes, which take time, are
-    /// not observed, and are not named as missing.
+    /// The duration of the observation. With zero only the present state counts, in one sample: exits and changes, which
+    /// take time, are not observed, and are not named as missing.
     pub duration: Duration,
 }
 
@@ -154,8 +154,7 @@ fn watch_for(
     samples: &mut BTreeMap<VmKey, Vec<VmState>>,
     missing: &mut Vec<Missing>,
 ) {
-    let start = Instant::now();
-    for number in 0..SAMPLES {
+    at_samples(wanted.duration, stop, || {
         if let Some(Some(state)) = reader {
             match note(missing, "KVM's own state", None, state.read()) {
                 Some(read) => {
@@ -164,10 +163,18 @@ fn watch_for(
                 None => *reader = None,
             }
         }
-        if number + 1 < SAMPLES {
-            // Observations until a signal count too.
-            let _ = pause(start + wanted.duration * (number + 1) / (SAMPLES - 1), stop);
-        }
+    });
+}
+
+/// Calls `sample` at the times of the samples over `duration`; once if that is zero.
+fn at_samples(duration: Duration, stop: &AtomicBool, mut sample: impl FnMut()) {
+    let start = Instant::now();
+    sample();
+    let further = if duration.is_zero() { 0 } else { SAMPLES - 1 };
+    for number in 1..=further {
+        // Observations until a signal count too.
+        let _ = pause(start + duration * number / further, stop);
+        sample();
     }
 }
 
@@ -185,6 +192,7 @@ fn host_side(root: &Path) -> (HostSide, Cpu) {
         enable_ipiv: kvm.vendor_module.and_then(|module| kvm::switch(root, module, "enable_ipiv")),
         kvm: kvm.access.err().map(|obstacle| obstacle.to_string()),
         iommus: posting::iommus(root),
+        xen: XenControl::is_here(&Root::directory(root)),
     };
     (host, cpu)
 }
@@ -214,6 +222,26 @@ mod tests {
             vfio: Vec::new(),
             debugfs: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_present_state_is_one_sample() {
+        let count = |duration| {
+            let mut samples = 0;
+            at_samples(duration, &AtomicBool::new(false), || samples += 1);
+            samples
+        };
+        assert_eq!([Duration::ZERO, Duration::from_millis(1)].map(count), [1, SAMPLES]);
+    }
+
+    #[test]
+    fn a_control_domain_of_xen_cannot_be_judged_by_its_module() {
+        let root = tempfile::tempdir().unwrap();
+        let is_xen = || host_side(root.path()).0.xen;
+        assert!(!is_xen());
+        std::fs::create_dir_all(root.path().join("proc/xen")).unwrap();
+        std::fs::write(root.path().join("proc/xen/capabilities"), "control_d\n").unwrap();
+        assert!(is_xen());
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct HostSide {
     pub kvm: Option<String>,
     /// IOMMUs, and their posting of interrupts.
     pub iommus: Vec<Iommu>,
+    /// This is a control domain of Xen, where VMs do not run on KVM.
+    pub xen: bool,
 }
 
 impl HostSide {
@@ -189,7 +191,7 @@ impl Verification {
             Status::Active
         } else if let Some(provoked) = &self.provoked {
             provoked.status
-        } else if self.host.enabled == Some(false) {
+        } else if self.host.enabled == Some(false) && !self.host.xen {
             Status::Inhibited
         } else {
             Status::Unknown

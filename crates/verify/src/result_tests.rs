@@ -39,6 +39,7 @@ fn all(statuses: &[Status], enabled: Option<bool>, likely: bool) -> Verification
             enable_ipiv: None,
             kvm: None,
             iommus: Vec::new(),
+            xen: false,
         },
         watched_ns: 0,
         vms: statuses.iter().copied().map(vm).collect(),

@@ -134,7 +134,9 @@ fn by_state(evidence: &Evidence<'_>, last: &VmState) -> Activation {
         let number = reason.number.unwrap_or_default();
         let holds = last.inhibits.is_some_and(|mask| mask.numbers().any(|held| held == number));
         let passing = reason.reason.is_some_and(InhibitReason::is_passing);
-        match (passing && reason.samples < evidence.samples.len(), holds) {
+        // One sample does not show whether it stays.
+        let stays = evidence.samples.len() > 1 && reason.samples == evidence.samples.len();
+        match (passing && !stays, holds) {
             (true, _) => doubts.push(Doubt::Passing(reason)),
             (false, true) => reasons.push(reason),
             (false, false) => doubts.push(Doubt::Lifted(reason)),

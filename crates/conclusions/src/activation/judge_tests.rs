@@ -101,6 +101,9 @@ fn a_passing_reason_in_some_samples_leaves_it_active() {
     assert_eq!(verdict(&at_the_end).status, Status::Active);
     let always = Seen { samples: vec![samples[1].clone(); 3], ..Seen::default() };
     assert_eq!(names(&verdict(&always)), ["IRQWIN"]);
+    let one_sample = verdict(&Seen { samples: vec![samples[1].clone()], ..Seen::default() });
+    assert_eq!((one_sample.status, names(&one_sample)), (Status::Active, vec![]));
+    assert!(matches!(&one_sample.doubts[..], [Doubt::Passing(_)]), "{one_sample:?}");
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! The assumptions of a prediction about the host.
 
+use exits::{Hypervisor, Isa};
 use serde::{Deserialize, Serialize};
 
 /// The assumed interrupt virtualization by instruction set, and the host's own interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Assumption {
+    /// The hypervisor that has the exits.
+    #[serde(default)]
+    pub hypervisor: Hypervisor,
     /// For exits of VMX.
     pub apicv: Apicv,
     /// For exits of SVM.
     pub avic: Avic,
     /// The rate of the host's timer interrupts on a processor that runs a guest, in a second: `CONFIG_HZ` of
     /// the host's kernel, or 0 if the tick is stopped (`nohz_full`). Only the expected value of kicks depends
-    /// on it.
+    /// on it. Xen has no tick.
     pub host_tick_hz: u32,
 }
 
@@ -20,10 +24,20 @@ impl Default for Assumption {
     /// x2AVIC; and 250 ticks a second.
     fn default() -> Self {
         Self {
+            hypervisor: Hypervisor::Kvm,
             apicv: Apicv { posted_interrupts: true, ipi_virtualization: false },
             avic: Avic { x2apic: true, ipi_virtualization: true, keeps_cr8_intercept: None },
             host_tick_hz: 250,
         }
+    }
+}
+
+impl Assumption {
+    /// Tests whether exits are of a hypervisor that does not use the interrupt virtualization of their processor: Xen has
+    /// no AVIC.
+    #[must_use]
+    pub fn lacks_avic(&self, isa: Isa) -> bool {
+        self.hypervisor == Hypervisor::Xen && isa == Isa::Svm
     }
 }
 

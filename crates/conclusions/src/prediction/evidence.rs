@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::register::{Mode, Register, arms_timer};
-use exits::{Access, Direction, ExitReason, Exits, Isa, VcpuExits};
+use exits::{Access, Direction, ExitReason, Exits, Isa, Profile, VcpuExits};
 
 /// Counts of one VM that the rules use.
 #[derive(Debug, Default)]
@@ -36,9 +36,14 @@ pub(super) struct Evidence {
     pub(super) acknowledged: Option<u64>,
     /// All EOIs.
     pub(super) all_eois: Option<u64>,
+    /// The part of all EOIs that is likely this VM's, in the selected part of the source.
+    pub(super) likely_eois: Option<f64>,
     /// EOIs that a paravirtual guest made without an exit, in the whole source.
     pub(super) paravirtual_eois: u64,
 }
+
+/// Events of KVM and of Xen that name the address of an access to the APIC's page.
+const PAGE_EVENTS: [&str; 3] = ["kvm:kvm_mmio", "hvm_iomem_read", "hvm_iomem_write"];
 
 /// Reasons that exist only with interrupt virtualization: EOI_INDUCED, APIC_WRITE and AVIC's two.
 const BY_HARDWARE: [ExitReason; 4] =
@@ -48,13 +53,15 @@ const APIC_ACCESS: ExitReason = ExitReason::vmx(44);
 const WINDOWS: [ExitReason; 2] = [ExitReason::vmx(7), ExitReason::svm(0x64)];
 
 impl Evidence {
-    pub(super) fn new(vcpus: &[&VcpuExits], events: &BTreeMap<String, u64>) -> Self {
+    /// Evidence on the VM with these vCPUs of `profile`.
+    pub(super) fn new(vcpus: &[&VcpuExits], profile: &Profile) -> Self {
+        let events = &profile.events;
         let mut evidence = Self {
             accepted: recorded(events, "kvm:kvm_apic_accept_irq"),
             acknowledged: recorded(events, "kvm:kvm_ack_irq"),
             all_eois: recorded(events, "kvm:kvm_eoi"),
             paravirtual_eois: recorded(events, "kvm:kvm_pv_eoi").unwrap_or(0),
-            page_recorded: recorded(events, "kvm:kvm_mmio").is_some(),
+            page_recorded: PAGE_EVENTS.iter().any(|event| recorded(events, event).is_some()),
             ..Self::default()
         };
         for vcpu in vcpus {
@@ -72,6 +79,8 @@ impl Evidence {
                 evidence.access(access, exits.count);
             }
         }
+        evidence.likely_eois =
+            evidence.all_eois.zip(share(vcpus, profile)).map(|(all, share)| all as f64 * share);
         evidence
     }
 
@@ -91,6 +100,19 @@ impl Evidence {
         add(&mut self.x2apic, register.mode == Mode::X2apic);
         add(&mut self.xapic, register.mode == Mode::Xapic);
     }
+}
+
+/// The share of the source's MSR writes that is likely these vCPUs': of all exits of the source, the share that the
+/// profile has; of its writes, that of the vCPUs. `None` if the source does not count its exits.
+fn share(vcpus: &[&VcpuExits], profile: &Profile) -> Option<f64> {
+    let writes = |vcpus: &mut dyn Iterator<Item = &VcpuExits>| {
+        let rows = vcpus.flat_map(|vcpu| &vcpu.reasons);
+        let writes = rows.filter(|(reason, _)| is_msr(**reason, Some(Direction::Write)));
+        writes.map(|(_, exits)| exits.count as f64).sum::<f64>()
+    };
+    let (ours, all) = (writes(&mut vcpus.iter().copied()), writes(&mut profile.vcpus().iter()));
+    let exits = recorded(&profile.events, "kvm:kvm_exit")?.max(profile.total());
+    (all > 0.0).then(|| profile.total() as f64 / exits as f64 * ours / all)
 }
 
 /// The number of events in the source; `None` if it does not contain the event. Readers differ in whether

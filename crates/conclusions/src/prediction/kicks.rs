@@ -36,11 +36,11 @@ pub(super) fn kicks(
 }
 
 /// The rate of the host's own interrupts in a second of guest time: that of its timer tick, but at most the
-/// rate of the vCPU that is interrupted least. vCPUs with too little guest time are ignored.
+/// rate of the vCPU that is interrupted least. vCPUs with too little time that is surely guest time are ignored.
 pub(super) fn host_rate(vcpus: &[&VcpuExits], observed_ns: u64, tick_hz: u32) -> f64 {
     let ticks = f64::from(tick_hz);
     let rates = vcpus.iter().filter_map(|vcpu| {
-        let seconds = guest_seconds(vcpu, observed_ns);
+        let seconds = sure_guest_seconds(vcpu, observed_ns)?;
         let of_host = vcpu.reasons.iter().filter(|(reason, _)| is_interrupt(reason.basic()));
         let interrupts = of_host.fold(0u64, |sum, (_, exits)| sum.saturating_add(exits.count));
         (seconds * ticks >= ENOUGH_TICKS).then(|| interrupts as f64 / seconds)
@@ -61,6 +61,19 @@ fn guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> f64 {
     let handling =
         vcpu.reasons.values().fold(0u64, |sum, exits| sum.saturating_add(exits.handling.total_ns()));
     observed_ns.saturating_sub(handling) as f64 / 1e9
+}
+
+/// The time in guest mode without the sleep in which the observation may have begun, which has no exit. `None`
+/// if that is less than a tenth of the time, or if the vCPU was asleep at the end, which has no handling time.
+fn sure_guest_seconds(vcpu: &VcpuExits, observed_ns: u64) -> Option<f64> {
+    let sleeps =
+        || vcpu.reasons.iter().filter(|(reason, _)| reason.basic().is_sleep()).map(|(_, exits)| exits);
+    if sleeps().any(|exits| exits.count > exits.handling.count()) {
+        return None;
+    }
+    let longest = sleeps().filter_map(|exits| exits.handling.max_ns()).max().unwrap_or(0);
+    let seconds = guest_seconds(vcpu, observed_ns) - 2.0 * longest as f64 / 1e9;
+    (seconds >= observed_ns as f64 / 1e10).then_some(seconds)
 }
 
 /// Timers of the guest that interrupted the host: armed ones, without those that ended a sleep or used the

@@ -1,5 +1,5 @@
 use super::*;
-use exits::{Access, ExitReason, Exits, Vcpu};
+use exits::{Access, ExitReason, Exits, Hypervisor, Vcpu};
 
 /// Exits of one vCPU: each reason or access with its count, 1 µs for each exit.
 fn vcpu(profile: &mut Profile, vm: u32, number: u32, rows: &[(&str, u64)]) {
@@ -194,6 +194,30 @@ fn kicks_are_what_ticks_and_timers_leave() {
 }
 
 #[test]
+fn a_vcpu_that_sleeps_does_not_show_the_rate_of_the_hosts_interrupts() {
+    let observed = 10 * SECOND;
+    let busy = profile(&[("EXTERNAL_INTERRUPT", 2500)], &[]);
+    let expected =
+        |profile: &Profile| gone(&predict(profile, observed, &Assumption::default()), "EXTERNAL_INTERRUPT").1;
+    let alone = expected(&busy);
+    assert!(alone < 10.0, "{alone}");
+    // The sleep of 4 s that it began in has no exit, that of 3 s in which it ends has no handling time.
+    let sleeper = |count, sleeps: &[u64]| {
+        let mut both = busy.clone();
+        let exits = both.vcpu(Vcpu { vm: Some(1), number: Some(1), thread: Some(101) });
+        let halts = exits.reasons.entry("HLT".parse().unwrap()).or_default();
+        halts.count = count;
+        sleeps.iter().for_each(|&ns| halts.handling.add(ns));
+        both
+    };
+    assert_eq!(expected(&sleeper(3, &[SECOND, 2 * SECOND])), alone);
+    // Awake at the end.
+    assert_eq!(expected(&sleeper(2, &[3 * SECOND, 3 * SECOND])), alone);
+    // Short sleeps leave the time for what it shows: no ticks here.
+    assert!(expected(&sleeper(2, &[1000, 2000])) > 2400.0);
+}
+
+#[test]
 fn what_is_active_already_is_recognised_and_promises_nothing() {
     let rows = [("MSR_WRITE", 58), ("ICR:W", 36), ("TMICT:W", 22), ("EXTERNAL_INTERRUPT", 13), ("HLT", 22)];
     let prediction = predict(&profile(&rows, &[("kvm:kvm_msr", 58)]), SECOND, &without_ticks());
@@ -287,4 +311,98 @@ fn exits_of_nested_guests_are_not_avoided_and_have_rows_of_their_own() {
         (prediction.totals.exits, prediction.totals.time_ns, prediction.totals.idle_ns),
         (160, 160_000, 0)
     );
+}
+
+#[test]
+fn ends_of_interrupts_are_expected_in_proportion_to_the_writes_that_are_looked_at() {
+    // 1,000 of 2,000 writes of the whole source were EOIs.
+    let events = [("kvm:kvm_eoi", 1000), ("kvm:kvm_exit", 2000)];
+    let mut two = profile(&[("MSR_WRITE", 500)], &events);
+    vcpu(&mut two, 2, 0, &[("MSR_WRITE", 1500)]);
+    assert_eq!(gone(&predict(&two, SECOND, &without_ticks()), "MSR_WRITE"), (0.0, 1000.0, 1500.0));
+    let tenth = profile(&[("MSR_WRITE", 200)], &events);
+    assert_eq!(gone(&predict(&tenth, SECOND, &without_ticks()), "MSR_WRITE"), (0.0, 100.0, 200.0));
+}
+
+fn on_xen() -> Assumption {
+    Assumption { hypervisor: Hypervisor::Xen, ..Assumption::default() }
+}
+
+#[test]
+fn xen_has_no_avic() {
+    let rows =
+        [("msr", 60), ("EOI:W", 30), ("ICR:W", 20), ("interrupt", 9), ("vintr", 5), ("hlt", 7), ("cpuid", 3)];
+    let prediction = predict(&profile(&rows, &[]), SECOND, &on_xen());
+    assert_eq!(prediction.totals.gone_exits, Range::NONE);
+    assert_eq!((prediction.record.len(), prediction.already.len()), (0, 0));
+    for row in &prediction.rows {
+        let related = !row.is_idle() && row.reason.to_string() != "cpuid";
+        assert_eq!(row.rule == Rule::NoAvicInXen, related, "{row:?}");
+        assert_eq!((row.fate(), row.becomes), (Fate::Stays, None));
+    }
+    // Timers and IPIs without EOIs are no sign of it.
+    let silent = [("msr", 20), ("ICR:W", 20)];
+    assert!(predict(&profile(&silent, &[]), SECOND, &on_xen()).already.is_empty());
+}
+
+#[test]
+fn xen_asks_for_the_ends_of_emulated_timers_and_keeps_some_windows() {
+    let rows = [
+        ("MSR_WRITE", 180),
+        ("EOI:W", 100),
+        ("TSC_DEADLINE:W", 60),
+        ("ICR:W", 20),
+        ("INTERRUPT_WINDOW", 8),
+        ("EXTERNAL_INTERRUPT", 400),
+    ];
+    let of = |assumption| predict(&profile(&rows, &[]), SECOND, &assumption);
+    let xen = of(on_xen());
+    assert_eq!(gone(&xen, "EOI:W"), (20.0, 40.0, 100.0));
+    let eoi = xen.rows.iter().find(|row| row.rule == Rule::Eoi).unwrap();
+    assert_eq!(eoi.becomes, Some(ExitReason::vmx(45)));
+    assert_eq!(gone(&of(without_ticks()), "EOI:W").1, 100.0);
+    assert_eq!(gone(&xen, "INTERRUPT_WINDOW"), (0.0, 8.0, 8.0));
+    // No tick, whatever is assumed of it.
+    assert_eq!(gone(&xen, "EXTERNAL_INTERRUPT"), gone(&of(without_ticks()), "EXTERNAL_INTERRUPT"));
+    assert!(xen.record.is_empty());
+    let mut with = on_xen();
+    with.apicv.ipi_virtualization = true;
+    assert_eq!(gone(&of(with), "ICR:W"), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn xens_events_tell_accesses_to_the_page_too() {
+    let rows = [("APIC_ACCESS", 100), ("0xfee00300:W", 60)];
+    let prediction = predict(&profile(&rows, &[("hvm_iomem_write", 60)]), SECOND, &on_xen());
+    assert_eq!(gone(&prediction, "APIC_ACCESS rest"), (0.0, 40.0, 40.0));
+}
+
+#[test]
+fn what_is_said_of_xen_names_no_source_of_another_hypervisor() {
+    let rules = [
+        Rule::Eoi,
+        Rule::TaskPriority,
+        Rule::SelfIpi,
+        Rule::IpiBySoftware,
+        Rule::RegisterRead,
+        Rule::IcrHigh,
+        Rule::RegisterOfTheHost,
+        Rule::TimerArm,
+        Rule::HyperVRegister,
+        Rule::NotSplit,
+        Rule::OtherRegister,
+        Rule::InterruptWindow,
+        Rule::Kick,
+        Rule::HostInterrupt,
+        Rule::NotTheApicPage,
+        Rule::Idle,
+        Rule::TimerFires,
+        Rule::LeftByHardware,
+        Rule::NoAvicInXen,
+        Rule::Unrelated,
+    ];
+    for rule in rules {
+        let said = format!("{} ({})", rule.why(Hypervisor::Xen), rule.source(Hypervisor::Xen));
+        assert!(!said.to_lowercase().contains("kvm"), "{said}");
+    }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use exits::{Access, ExitReason, Exits, Vcpu};
+use exits::{Access, ExitReason, Exits, Hypervisor, Vcpu};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -70,9 +70,10 @@ fn any_profile(vm: u32) -> impl Strategy<Value = Profile> {
 }
 
 fn any_assumption() -> impl Strategy<Value = Assumption> {
-    let switches = (any::<[bool; 4]>(), any::<Option<bool>>());
-    switches.prop_map(|([posted_interrupts, ipi_virtualization, x2apic, ticks], keeps_cr8_intercept)| {
+    let switches = (any::<[bool; 5]>(), any::<Option<bool>>());
+    switches.prop_map(|([posted_interrupts, ipi_virtualization, x2apic, ticks, xen], keeps_cr8_intercept)| {
         Assumption {
+            hypervisor: if xen { Hypervisor::Xen } else { Hypervisor::Kvm },
             apicv: Apicv { posted_interrupts, ipi_virtualization },
             avic: Avic { x2apic, ipi_virtualization, keeps_cr8_intercept },
             host_tick_hz: if ticks { 250 } else { 0 },
@@ -129,5 +130,22 @@ proptest! {
             prop_assert!(near(figure(&both.totals), sum(&figure)));
         }
         prop_assert_eq!(both.already.len(), one.already.len() + other.already.len());
+    }
+
+    #[test]
+    fn a_vcpu_that_only_sleeps_raises_no_expected_kicks(
+        profile in any_profile(1), sleeps in proptest::collection::vec(1..SECOND / 4, 0..4)
+    ) {
+        let kicks = |profile: &Profile| {
+            let rows = predict(profile, SECOND, &Assumption::default()).rows;
+            rows.iter().filter(|row| row.rule == Rule::Kick).map(|row| row.gone_exits.expected).sum::<f64>()
+        };
+        let mut both = profile.clone();
+        let vcpu = both.vcpu(Vcpu { vm: Some(1), number: Some(9), thread: Some(9) });
+        // It is asleep at the beginning, which shows no exit, and at the end.
+        let halts = vcpu.reasons.entry("HLT".parse().unwrap()).or_default();
+        halts.count = 1 + sleeps.len() as u64;
+        sleeps.iter().for_each(|&ns| halts.handling.add(ns));
+        prop_assert!(kicks(&both) <= kicks(&profile) + 1e-6);
     }
 }

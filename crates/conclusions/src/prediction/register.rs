@@ -1,7 +1,7 @@
 //! The effect on one access to a register of the local APIC.
 
 use super::{Assumption, Rule};
-use exits::{Access, Direction, ExitReason, Isa};
+use exits::{Access, Direction, ExitReason, Hypervisor, Isa};
 
 /// The default page of the xAPIC; KVM inhibits interrupt virtualization if the guest moved it.
 const APIC_PAGE: std::ops::Range<u64> = 0xfee0_0000..0xfee0_1000;
@@ -99,7 +99,7 @@ impl Register {
             return Fate { rule: Rule::X2apicUnderAvic, becomes: None };
         }
         let rule = match self.direction {
-            Direction::Read => self.read(isa),
+            Direction::Read => self.read(isa, assumption.hypervisor),
             Direction::Write => self.write(isa, assumption),
         };
         let becomes = match rule {
@@ -115,12 +115,15 @@ impl Register {
         Fate { rule, becomes }
     }
 
-    /// SDM 30.4.2 for the xAPIC; `kvm_lapic_readable_reg_mask` in `arch/x86/kvm/lapic.c` for the x2APIC; APM
-    /// table 15-22.
-    fn read(self, isa: Isa) -> Rule {
+    /// SDM 30.4.2 for the xAPIC; `kvm_lapic_readable_reg_mask` in `arch/x86/kvm/lapic.c` and `vmx_vlapic_msr_changed` in
+    /// `xen/arch/x86/hvm/vmx/vmx.c` for the x2APIC; APM table 15-22.
+    fn read(self, isa: Isa, hypervisor: Hypervisor) -> Rule {
+        let xen = hypervisor == Hypervisor::Xen && self.mode == Mode::X2apic;
         let by_host = match self.offset {
             TMCCT | APR | SELF_IPI | EXTENDED.. => true,
             RRR => isa == Isa::Vmx,
+            PPR if xen => true,
+            TMICT => xen,
             PPR => isa == Isa::Vmx && self.mode == Mode::Xapic,
             // Write-only in x2APIC mode, reserved in xAPIC mode.
             EOI => self.mode == Mode::X2apic,
@@ -138,6 +141,8 @@ impl Register {
             SELF_IPI if self.mode == Mode::X2apic => Rule::SelfIpi,
             ICR2 if self.mode == Mode::Xapic => Rule::IcrHigh,
             ICR => match isa {
+                // Xen has no IPI virtualization.
+                Isa::Vmx if assumption.hypervisor == Hypervisor::Xen => Rule::IpiBySoftware,
                 Isa::Vmx if !assumption.apicv.ipi_virtualization => Rule::IpiBySoftware,
                 Isa::Vmx => Rule::IpiByProcessor,
                 Isa::Svm if !assumption.avic.ipi_virtualization => Rule::IpiBySoftware,

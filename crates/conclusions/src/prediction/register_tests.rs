@@ -53,6 +53,17 @@ fn every_register_of_the_x2apic_has_its_fate() {
 }
 
 #[test]
+fn xen_keeps_two_more_reads_of_the_x2apic() {
+    let xen = Assumption { hypervisor: Hypervisor::Xen, ..Assumption::default() };
+    for access in ["PPR:R", "TMICT:R", "TMCCT:R"] {
+        assert_eq!(fate(Isa::Vmx, access, &xen).0, Rule::RegisterOfTheHost, "{access}");
+    }
+    for access in ["ID:R", "TPR:R", "IRR7:R", "0xfee00380:R"] {
+        assert_eq!(fate(Isa::Vmx, access, &xen).0, Rule::RegisterRead, "{access}");
+    }
+}
+
+#[test]
 fn every_register_of_the_page_has_its_fate_and_the_name_of_what_stays() {
     use Rule::*;
     type Expected = (Rule, &'static str);

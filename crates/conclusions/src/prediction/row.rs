@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::evidence::recorded;
 use super::{Range, Rule};
-use exits::{Access, ExitReason, Isa};
+use exits::{Access, ExitReason, Hypervisor, Isa};
 
 /// The part of a reason's exits in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,10 +73,14 @@ impl PredictedRow {
         self.part != Part::Nested && self.reason.is_sleep()
     }
 
-    /// Events that would narrow the row's range and are not in `events`.
-    pub(super) fn wanting(&self, events: &BTreeMap<String, u64>) -> Vec<&'static str> {
+    /// Events of KVM that would narrow the row's range and are not in `events`. Xen has none of their kind.
+    pub(super) fn wanting(
+        &self,
+        events: &BTreeMap<String, u64>,
+        hypervisor: Hypervisor,
+    ) -> Vec<&'static str> {
         let wanted: &[&'static str] = match (self.rule, self.reason.isa, self.reason.code) {
-            _ if self.gone_exits.is_exact() => &[],
+            _ if self.gone_exits.is_exact() || hypervisor == Hypervisor::Xen => &[],
             (Rule::NotSplit, Isa::Vmx, 44 | 48 | 49) | (Rule::NotSplit, Isa::Svm, 0x400) => &["kvm:kvm_mmio"],
             (Rule::NotSplit, ..) => &["kvm:kvm_msr"],
             (Rule::Kick, ..) => &["kvm:kvm_apic_accept_irq"],

@@ -1,9 +1,11 @@
 //! The rules by which exits are avoided or remain, with their sources.
 
+use exits::Hypervisor;
 use serde::{Deserialize, Serialize};
 
 /// The rule of a row. Sections are those of the Intel SDM, volume 3, with chapter 30 "APIC Virtualization and
-/// Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later.
+/// Virtual Interrupts", and of the AMD64 APM, volume 2; kernel files are those of Linux 6.12 or later, and Xen's those
+/// of 4.20 or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -54,6 +56,8 @@ pub enum Rule {
     Nested,
     /// Exits that exist only with interrupt virtualization.
     LeftByHardware,
+    /// Exits of an AMD host of Xen.
+    NoAvicInXen,
     /// Unrelated to interrupts.
     Unrelated,
 }
@@ -61,14 +65,61 @@ pub enum Rule {
 impl Rule {
     /// The explanation in one line.
     #[must_use]
-    pub const fn why(self) -> &'static str {
-        self.words().0
+    pub fn why(self, hypervisor: Hypervisor) -> &'static str {
+        self.words_on(hypervisor).0
     }
 
     /// The source.
     #[must_use]
-    pub const fn source(self) -> &'static str {
-        self.words().1
+    pub fn source(self, hypervisor: Hypervisor) -> &'static str {
+        self.words_on(hypervisor).1
+    }
+
+    fn words_on(self, hypervisor: Hypervisor) -> (&'static str, &'static str) {
+        match hypervisor {
+            Hypervisor::Kvm => self.words(),
+            Hypervisor::Xen => self.words_of_xen().unwrap_or_else(|| self.words()),
+        }
+    }
+
+    /// The words on Intel's processors that differ, as Xen or its sources do.
+    const fn words_of_xen(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self::Eoi => (
+                "the processor ends the interrupt; Xen asks for the end of each emulated timer's and each level-triggered one",
+                "SDM 30.1.4; pt_update_irq in xen/arch/x86/hvm/vpt.c, vmx_intr_assist in vmx/intr.c",
+            ),
+            Self::IpiBySoftware => (
+                "Xen has no IPI virtualization, so it sends every IPI to another vCPU",
+                "vmx_vlapic_msr_changed in xen/arch/x86/hvm/vmx/vmx.c",
+            ),
+            Self::RegisterRead => (
+                "the processor answers from the virtual APIC page",
+                "SDM 30.4.2, 30.5; vmx_vlapic_msr_changed in xen/arch/x86/hvm/vmx/vmx.c",
+            ),
+            Self::RegisterOfTheHost => (
+                "Xen has to act on this register",
+                "SDM 30.4.3, 30.5; vmx_vlapic_msr_changed in xen/arch/x86/hvm/vmx/vmx.c",
+            ),
+            Self::TimerArm => {
+                ("the guest's timer is Xen's to run", "SDM 30.4.3.2; xen/arch/x86/hvm/vlapic.c")
+            }
+            Self::HyperVRegister => ("registers of viridian are emulated", "xen/arch/x86/hvm/viridian"),
+            Self::InterruptWindow => (
+                "the processor waits until the guest can take the interrupt; not for guests with one callback vector for \
+                 all vCPUs",
+                "SDM 30.2; vmx_intr_assist in xen/arch/x86/hvm/vmx/intr.c",
+            ),
+            Self::Kick => (
+                "kicks that make a vCPU take an interrupt go; Xen's own timers and devices stay",
+                "SDM 30.6; vcpu_kick in xen/arch/x86/domain.c",
+            ),
+            Self::Idle => (
+                "the vCPU sleeps until Xen wakes it; that time is no cost",
+                "SDM 25.1.3; hvm_hlt in xen/arch/x86/hvm/hvm.c",
+            ),
+            _ => return None,
+        })
     }
 
     const fn words(self) -> (&'static str, &'static str) {
@@ -148,6 +199,10 @@ impl Rule {
             Self::LeftByHardware => (
                 "what the processor leaves to the host with interrupt virtualization",
                 "SDM 30.1.4, 30.4.3.3; APM 15.29.9",
+            ),
+            Self::NoAvicInXen => (
+                "Xen uses no AVIC, in no release up to 4.22, so the exit stays",
+                "start_svm in xen/arch/x86/hvm/svm/svm.c",
             ),
             Self::Unrelated => ("nothing to do with interrupts", "SDM appendix C; APM volume 2, appendix C"),
         }

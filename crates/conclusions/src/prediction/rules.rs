@@ -10,7 +10,7 @@ use super::row::Rows;
 use super::share::time_of_part;
 use super::split::{Piece, split};
 use super::{Assumption, Part, PredictedRow, Range, Rule};
-use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Isa, VcpuExits};
+use exits::{Access, Direction, ExitReason, Exits, HandlingTime, Hypervisor, Isa, VcpuExits};
 
 /// Adds the rows of a VM with these vCPUs.
 pub(super) fn predict_vm(
@@ -20,7 +20,10 @@ pub(super) fn predict_vm(
     assumption: &Assumption,
     rows: &mut Rows,
 ) {
-    let tick_hz = host_rate(vcpus, observed_ns, assumption.host_tick_hz);
+    let ticks = if assumption.hypervisor == Hypervisor::Xen { 0 } else { assumption.host_tick_hz };
+    let tick_hz = host_rate(vcpus, observed_ns, ticks);
+    let mut add =
+        |row: PredictedRow| rows.add(if assumption.lacks_avic(row.reason.isa) { kept(row) } else { row });
     let (mut reasons, mut by_access) = (BTreeMap::<ExitReason, Exits>::new(), BTreeMap::new());
     for vcpu in vcpus {
         let mut all = BTreeMap::<ExitReason, Exits>::new();
@@ -29,7 +32,7 @@ pub(super) fn predict_vm(
         }
         for (reason, nested) in of_nested_guests(vcpu) {
             if let Some(all) = all.get_mut(&reason) {
-                rows.add(take(reason, &nested, all));
+                add(take(reason, &nested, all));
             }
         }
         let (of_host, of_guest): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -39,7 +42,7 @@ pub(super) fn predict_vm(
         }
         for (&reason, exits) in &of_host {
             let kicks = || kicks(vcpu, exits.count, evidence, observed_ns, tick_hz);
-            rows.add(interrupts(reason, exits, evidence, assumption, &kicks));
+            add(interrupts(reason, exits, evidence, assumption, &kicks));
         }
         for (access, exits) in accesses(vcpu) {
             by_access.entry(access).or_insert_with(Exits::default).merge(exits);
@@ -47,8 +50,19 @@ pub(super) fn predict_vm(
     }
     let vm = Vm { evidence, assumption, has_apic_access: reasons.contains_key(&ExitReason::vmx(44)) };
     for (&reason, exits) in &reasons {
-        vm.reason(reason, exits, &by_access).into_iter().for_each(|row| rows.add(row));
+        vm.reason(reason, exits, &by_access).into_iter().for_each(&mut add);
     }
+}
+
+/// The row without interrupt virtualization.
+fn kept(row: PredictedRow) -> PredictedRow {
+    let rule = match row.rule {
+        rule @ (Rule::Idle | Rule::Nested | Rule::NotTheApicPage | Rule::OtherRegister | Rule::Unrelated) => {
+            rule
+        }
+        _ => Rule::NoAvicInXen,
+    };
+    PredictedRow { rule, gone_exits: Range::NONE, gone_time_ns: Range::NONE, becomes: None, ..row }
 }
 
 /// The exits of a vCPU's nested guests by reason, with the times of those that the host handled and of those for which it
@@ -145,7 +159,7 @@ impl Vm<'_> {
         }
         match (reason.isa, reason.code) {
             // With interrupt virtualization active, windows are only for a PIC's interrupts.
-            (Isa::Vmx, 7) | (Isa::Svm, 0x64) => whole(Rule::InterruptWindow, 1.0),
+            (Isa::Vmx, 7) | (Isa::Svm, 0x64) => vec![self.window(reason, exits)],
             (Isa::Vmx, 43) | (Isa::Svm, 0x08) => whole(Rule::TaskPriority, 1.0),
             (Isa::Svm, 0x18) => vec![self.cr8_writes(reason, exits)],
             (Isa::Vmx, 45 | 56) | (Isa::Svm, 0x401 | 0x402) => whole(Rule::LeftByHardware, 0.0),
@@ -154,6 +168,15 @@ impl Vm<'_> {
             (Isa::Vmx, 48 | 49) | (Isa::Svm, 0x400) => whole(Rule::NotTheApicPage, 0.0),
             _ => whole(Rule::Unrelated, 0.0),
         }
+    }
+
+    /// Interrupt windows. Xen still needs them for guests with one callback vector for all vCPUs.
+    fn window(&self, reason: ExitReason, exits: &Exits) -> PredictedRow {
+        let whole = exits.count as f64;
+        let low = if self.assumption.hypervisor == Hypervisor::Xen { 0.0 } else { whole };
+        let (time_ns, times) = (exits.handling.total_ns(), &exits.handling);
+        let gone = Range::within(low, whole, whole, whole);
+        row(reason, Part::Whole, Rule::InterruptWindow, exits.count, time_ns, times, gone)
     }
 
     /// Writes of CR8: the processor needs none of these exits, but KVM can keep the intercept.
@@ -235,7 +258,8 @@ impl Vm<'_> {
             Rule::Eoi => {
                 let of_devices = evidence.eois_of_devices();
                 let level = evidence.acknowledged.map_or(of_devices, |seen| of_devices.min(seen));
-                Range::within(whole - level as f64, whole, whole, whole)
+                let ticks = self.ends_of_timers();
+                Range::within(whole - level as f64 - ticks, whole - ticks, whole, whole)
             }
             // A guest may send to sets, broadcast, or send NMIs; Linux under KVM sends to one target at a
             // time.
@@ -247,6 +271,14 @@ impl Vm<'_> {
             }
             Rule::NotSplit => self.not_split(reason, whole),
             _ => Range::NONE,
+        }
+    }
+
+    /// EOIs of the guest's timers for which Xen asks the processor. KVM does not.
+    fn ends_of_timers(&self) -> f64 {
+        match self.assumption.hypervisor {
+            Hypervisor::Kvm => 0.0,
+            Hypervisor::Xen => self.evidence.timer_arms as f64,
         }
     }
 
@@ -265,7 +297,7 @@ impl Vm<'_> {
         let ends_alone = reason == ExitReason::vmx(44) && self.evidence.page_recorded;
         let expected = match (seldom, ends_alone) {
             (true, _) => 0.0,
-            (_, true) => whole,
+            (_, true) => whole - self.ends_of_timers(),
             _ => whole / 2.0,
         };
         let ends = self.evidence.all_eois.map_or(whole, |eois| eois as f64);
@@ -273,7 +305,7 @@ impl Vm<'_> {
         let ipis = self.assumption.apicv.ipi_virtualization;
         // Of writes without IPI virtualization, hardly anything except EOIs is avoided.
         let high = if writes && !ipis { whole.min(ends) } else { whole };
-        let expected = if self.evidence.all_eois.is_some() && writes && !ipis { high } else { expected };
+        let expected = self.evidence.likely_eois.filter(|_| writes && !ipis).unwrap_or(expected);
         Range::within(0.0, expected, high, whole)
     }
 }

@@ -43,6 +43,8 @@ pub enum Doubt {
         /// The side.
         side: Which,
     },
+    /// The recordings of one side last more than twice as long as those of the other: a recorder may have stopped early.
+    Durations,
     /// A recording is too short, or has too few slices, to determine the clustering of exits.
     Short {
         /// The side.
@@ -61,6 +63,9 @@ pub enum Doubt {
         side: Which,
     },
 }
+
+/// So many times as long may the recordings of one side be.
+const MOST_UNEQUAL: f64 = 2.0;
 
 pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doubt> {
     let (before, after) = (&comparison.before, &comparison.after);
@@ -85,6 +90,13 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
         } else if sums.time.as_ref().is_some_and(|time| time.draws.is_none()) {
             doubts.push(Doubt::Short { side });
         }
+    }
+    // The mean of a side's recordings.
+    let length = |summary: &SideSummary| summary.seconds / summary.recordings.max(1) as f64;
+    let lengths = [length(before), length(after)];
+    if comparison.per == Per::Second && lengths[0].max(lengths[1]) > MOST_UNEQUAL * lengths[0].min(lengths[1])
+    {
+        doubts.push(Doubt::Durations);
     }
     let by_vm = comparison.rows.iter().any(|row| row.subject.vm.is_some());
     let is_common = |vm: &ComparedVm| !vm.before.is_empty() && !vm.after.is_empty();

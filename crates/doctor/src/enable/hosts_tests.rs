@@ -501,6 +501,9 @@ fn below_xen_its_own_command_line_is_changed() {
     assert!(off.steps[0].files[0].diff.contains("+GRUB_CMDLINE_XEN=\"dom0_mem=4G apicv=0\""), "{off:?}");
     host.write("/proc/cpuinfo", machine::AMD);
     assert_eq!(plan(&host, ALL).refusals[0].name, "xen");
+    assert!(plan(&host, ALL).refusals[0].why.contains("no AVIC"));
+    host.write("/proc/cpuinfo", "processor : 0\n");
+    assert!(plan(&host, ALL).refusals[0].why.starts_with("the processor's vendor is unknown"));
     host.write("/proc/xen/capabilities", "\n");
     assert!(plan(&host, ALL).refusals[0].next.contains("control domain"));
 }

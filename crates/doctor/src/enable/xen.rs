@@ -23,9 +23,20 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
             "run exitless in the control domain",
         );
     }
-    let amd = inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref()) != Some("GenuineIntel");
-    if amd {
-        return refuse("Xen has no AVIC, in no release up to 4.20", "use KVM where AVIC is wanted");
+    match inspection.processor.first.get().and_then(|cpu| cpu.vendor.as_deref()) {
+        Some("GenuineIntel") => {}
+        Some("AuthenticAMD" | "HygonGenuine") => {
+            return refuse("Xen has no AVIC, in no release up to 4.22", "use KVM where AVIC is wanted");
+        }
+        other => {
+            let vendor = other.map_or("unknown".to_owned(), |name| format!("{:?}", name.trim()));
+            return refuse(
+                &format!(
+                    "the processor's vendor is {vendor}, and Xen uses interrupt virtualization on Intel only"
+                ),
+                "see whether Xen lists virtual interrupt delivery: xl dmesg",
+            );
+        }
     }
     let line = match &xen.info.value {
         Ok(info) => info.field("xen_commandline").unwrap_or_default(),

@@ -75,11 +75,14 @@ const AMD_XEN_WITH_AVIC: &str = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : Au
     == /exitless/commands/xl-dmesg\n(XEN) SVM: Supported advanced features:\n(XEN)  - AVIC\n";
 
 const PV_GUEST: &str =
-    "== /exitless/commands/xl-list--l\n[{\"domid\":1,\"config\":{\"c_info\":{\"type\":\"pv\"}}}]\n";
+    "== /exitless/commands/xl-list--l\n[{\"domid\":3,\"config\":{\"c_info\":{\"type\":\"pv\"}}}]\n";
 /// The output of iommu_setup in Xen 4.20 (xen/drivers/passthrough/iommu.c).
 const NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
     (XEN) Interrupt remapping disabled\n";
-const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\
+pub(super) const APICV_NOT_REMAPPED: &str = "== /exitless/commands/xl-dmesg\n(XEN) I/O virtualisation enabled\n\
+    (XEN) Interrupt remapping disabled\n(XEN) VMX: Supported advanced features:\n(XEN)  - APIC Register Virtualization\n\
+    (XEN)  - Virtual Interrupt Delivery\n(XEN)  - Posted Interrupt Processing\n";
+pub(super) const NULL_SCHEDULER: &str = "== /exitless/commands/xl-cpupool-list\nName CPUs Sched Active Domain count\n\
     Pool-0               2      null       y          3\n";
 const SAME_PROCESSOR: &str = "== /exitless/commands/xl-vcpu-list\n\
     pvh                                  1     0    1   r--      36.0  1 / all\n\
@@ -204,7 +207,7 @@ pub(super) const CASES: &[Case] = &[
         with("xen-dom0", "== /exitless/commands/xl-info\nvirt_caps : pv hvm shadow\n"),
         on("xen-lab"),
     ),
-    Case("xen-guest-types", with("xen-lab", PV_GUEST), on("xen-lab")),
+    Case("xen-guest-types", with("xen-dom0", PV_GUEST), on("xen-dom0")),
     Case("xen-iommu", on("xen-lab"), on("xen-dom0")),
     Case("xen-pass-through", with("xen-dom0", NOT_REMAPPED), on("xen-dom0")),
     Case("xen-scheduler", with("xen-lab", NULL_SCHEDULER), on("xen-lab")),

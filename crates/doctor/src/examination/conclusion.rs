@@ -20,7 +20,7 @@ pub enum HostState {
     Inhibited,
     /// It is on; whether it is active for a VM cannot be told.
     Unsure,
-    /// The hardware has it, and the module has it off.
+    /// The hardware has it, and the module has it off; or Xen's arguments do.
     SwitchedOff,
     /// The CPU has none, or an underlying hypervisor hides it.
     Unavailable,
@@ -121,10 +121,23 @@ fn flat(finding: &Finding) -> Vec<&Finding> {
 }
 
 fn xen(sections: &[Section]) -> Conclusion {
-    let mut failed = failures(sections, Category::Xen);
-    if let Some(finding) = failed.next() {
-        let sentence = format!("Xen does not use interrupt virtualization: {}.", finding.found);
-        return Conclusion::new(HostState::Unavailable, sentence, None);
+    let decides = ["xen-control", "xen-hvm", "xen-apicv-argument", "xen-apicv"];
+    if let Some(finding) =
+        failures(sections, Category::Xen).find(|finding| decides.contains(&finding.rule.as_str()))
+    {
+        let sentence = |start: &str| format!("{start}: {}.", finding.found);
+        let not = "Xen does not use interrupt virtualization";
+        return match finding.rule.as_str() {
+            "xen-control" => {
+                Conclusion::new(HostState::Unknown, sentence("Xen cannot be asked from here"), None)
+            }
+            "xen-apicv-argument" => Conclusion::new(
+                HostState::SwitchedOff,
+                sentence(not),
+                Some("exitless enable --persist --apply"),
+            ),
+            _ => Conclusion::new(HostState::Unavailable, sentence(not), None),
+        };
     }
     let findings =
         || sections.iter().filter(|one| one.name == Category::Xen.name()).flat_map(|one| &one.findings);

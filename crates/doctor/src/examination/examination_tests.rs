@@ -1,4 +1,4 @@
-use super::cases::{CASES, Case, Made, active, inhibited, on, with};
+use super::cases::{APICV_NOT_REMAPPED, CASES, Case, Made, NULL_SCHEDULER, active, inhibited, on, with};
 use super::*;
 use crate::Fix;
 use conclusions::activation::{IpiVirtualization, Mode, NoIpiVirtualization};
@@ -130,7 +130,7 @@ fn an_interrupt_of_an_assigned_device_belongs_beside_its_vcpu() {
 #[test]
 fn guests_of_xen_are_named_with_their_types() {
     let found = |made: &Made| said(&examined(made), "xen-guest-types")[0].found.clone();
-    assert_eq!(found(&on("xen-lab")), "of a type that can have AVIC: pvh (PVH), hvm (HVM)");
+    assert_eq!(found(&on("xen-lab")), "Xen uses no AVIC for any type: pvh (PVH), hvm (HVM)");
     assert_eq!(found(&on("xen-dom0")), "of a type that can have APICv: win (HVM)");
 }
 
@@ -217,6 +217,30 @@ fn each_host_comes_to_its_conclusion() {
     assert_eq!(told("lockdown").0, HostState::Unsure);
     assert_eq!(told("xen-dom0").0, HostState::Ready);
     assert_eq!(told("xen-lab"), (HostState::Unavailable, next("exitless stat --by vm,reason")));
+    let of_xen = |rule: &str| {
+        let Case(_, fires, _) = CASES.iter().find(|case| case.0 == rule).unwrap();
+        let Conclusion { outcome, sentence, next } = examined(fires).conclusion;
+        (outcome, sentence, next.unwrap_or_default())
+    };
+    let without_remapping = examined(&with("xen-dom0", APICV_NOT_REMAPPED));
+    assert_eq!(said(&without_remapping, "xen-pass-through")[0].state, State::Fail);
+    assert_eq!(without_remapping.conclusion.outcome, HostState::Ready);
+    let scheduler = examined(&with("xen-dom0", NULL_SCHEDULER));
+    assert_eq!(said(&scheduler, "xen-scheduler")[0].state, State::Fail);
+    assert_eq!(scheduler.conclusion.outcome, HostState::Ready);
+    let (outcome, sentence, _) = of_xen("xen-control");
+    assert_eq!(outcome, HostState::Unknown);
+    assert_eq!(
+        sentence,
+        "Xen cannot be asked from here: this is a guest of Xen, and not its control domain."
+    );
+    let (outcome, _, then) = of_xen("xen-apicv-argument");
+    assert_eq!((outcome, then), (HostState::SwitchedOff, next("exitless enable --persist --apply")));
+    for rule in ["xen-hvm", "xen-apicv"] {
+        let (outcome, sentence, _) = of_xen(rule);
+        assert_eq!(outcome, HostState::Unavailable);
+        assert!(sentence.starts_with("Xen does not use interrupt virtualization: Xen "), "{sentence}");
+    }
     let zen4 = on("zen4").inspect();
     assert_eq!(examine(&zen4, &active(), &[]).conclusion.outcome, HostState::Active);
     let found = examine(&zen4, &inhibited(), &[]);

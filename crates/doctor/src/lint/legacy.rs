@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "floppy",
         title: "Floppy drives",
         why: "a floppy controller moves bytes by port accesses and the ISA DMA, each an exit to the VMM",
-        source: "QEMU hw/block/fdc.c",
+        source: "QEMU hw/block/fdc.c; hw/i386/pc_piix.c, no_floppy",
         guest_follows: true,
         needs_kvm: true,
         check: floppy,
@@ -82,11 +82,15 @@ fn floppy(subject: &Subject<'_>) -> Verdict {
     let is_floppy = |device: &&Device| matches!(device.model.as_str(), "floppy" | "isa-fdc");
     let drives: Vec<_> = subject.vm.devices.iter().filter(is_floppy).collect();
     if drives.is_empty() {
-        return Verdict::pass("there is none");
+        return Verdict::pass(if subject.vm.is_i440fx() {
+            "there is none; pc always has the controller"
+        } else {
+            "there is none"
+        });
     }
     let names: Vec<_> = drives.iter().map(|device| called(device)).collect();
     let verdict = Verdict::warn(listed(&names));
     drives.iter().fold(verdict, |verdict, device| verdict.said_of_device(subject.form(), device)).advice(
-        "remove it (-nodefaults removes the machine's own), or give the guest its files on a virtio disk",
+        "remove it (-nodefaults removes the machine's own drive), or give the guest its files on a virtio disk",
     )
 }

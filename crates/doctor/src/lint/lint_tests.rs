@@ -51,6 +51,15 @@ fn a_vm_in_order_has_nothing_to_fix() {
 }
 
 #[test]
+fn a_pc_is_not_said_to_be_without_the_floppy_controller() {
+    let mut vm = quiet();
+    assert_eq!(finding("floppy", &vm, &HostSide::default()).found, "there is none");
+    vm.machine.kind = Some(said("pc".to_owned(), "pc"));
+    let found = finding("floppy", &vm, &HostSide::default()).found;
+    assert_eq!(found, "there is none; pc always has the controller");
+}
+
+#[test]
 fn rules_say_why_and_what_says_so_in_one_line() {
     for rule in rules() {
         assert!(rule.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte == b'2'));

@@ -11,6 +11,7 @@ use ::advice::{Advice, Audit, Facts, Table, VmAdvice, advise, audit};
 use clap::Args;
 use domain::{FilesBelow, Text};
 use exits::Profile;
+use host::Root;
 use host::pci::Bar;
 use host::vms::{Spent, ThreadReading, Vm, Vms};
 use live::pause;
@@ -20,7 +21,7 @@ use traces::Recordings;
 
 use super::profile::{kept, sampled};
 use super::quantity;
-use super::recordings::{PartArguments, add, check_file, exit_code};
+use super::recordings::{PartArguments, add, check_file, exit_code, hypervisor};
 use super::vm::subject::Subject;
 use super::watching::{HOST, LiveSource, for_a_time};
 use crate::console::StatusLine;
@@ -73,7 +74,6 @@ pub(crate) struct Arguments {
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let table = Table::load()?;
     let given = arguments.profile.as_ref().and_then(Option::as_deref);
     if arguments.profile.is_some() && given.is_none() && !arguments.files.is_empty() {
         return Err(Usage(
@@ -87,6 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         true => watched(arguments)?,
         false => recorded(arguments)?,
     };
+    let table = Table::load(hypervisor(&recordings)?)?;
     let hot = kept.map(|kept| kept.recording).or(hot);
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts);
     let audits = arguments.idle.then(|| audits(&advice, arguments.budget, &threads));
@@ -144,6 +145,7 @@ fn recorded(arguments: &Arguments) -> anyhow::Result<Observed> {
 /// The exits of this host from now on, the facts from its VMs' command lines, and the addresses of their PCI
 /// devices.
 fn watched(arguments: &Arguments) -> anyhow::Result<Observed> {
+    super::xen::refuse_live(&Root::live(), "advise")?;
     let stop = interrupt::flag()?;
     let found = Vms::discover(Path::new(HOST))?;
     let wanted = arguments.part.selection(&[]).vms;

@@ -10,7 +10,7 @@ use clap::Args;
 use conclusions::profile_comparison::{ComparisonOptions, ComparisonOrder, ProfileComparison, Recording};
 use exits::{Dimension, GroupedTimeline, Grouping};
 use report::comparison::Compared;
-use traces::{ExitRecord, Recordings, Sink, Unlike};
+use traces::{AccessRecord, ExitRecord, Recordings, Sink, Unlike};
 
 use super::recordings::{Destination, PartArguments, add, check_file, exit_code, write_page};
 use crate::console;
@@ -154,8 +154,15 @@ impl Side {
 struct Grouped(GroupedTimeline);
 
 impl Sink for Grouped {
+    const WANTS_ACCESSES: bool = true;
+
     fn exit(&mut self, exit: &ExitRecord) {
-        self.0.add(exit.vcpu, exit.reason, exit.access, exit.time_ns, exit.handling_ns);
+        self.exit_with(exit, &[]);
+    }
+
+    fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
+        let accesses = accesses.iter().map(|one| (one.access, one.handling_ns));
+        self.0.add(exit.vcpu, exit.reason, exit.time_ns, exit.handling_ns, accesses);
     }
 }
 

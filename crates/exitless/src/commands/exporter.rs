@@ -14,6 +14,7 @@ use ::doctor::Tally;
 use anyhow::Context as _;
 use clap::Args;
 use conclusions::activation::InForce;
+use exits::Profile;
 use exporter::{
     HaltPolling, Highest, Host, IoWorkers, Listener, Named, Names, OwnCost, State, Totals, VmHost, VmIdentity,
 };
@@ -23,9 +24,9 @@ use host::vms::{Management, Vm, Vmm, Vms};
 use host::{Inspection, Root};
 use iocm::accounts::group_of;
 use iocm::config::SOCKET;
-use iocm::control::client::Client;
+use iocm::control::client::{Client, ClientError};
 use iocm::socket_file::{SocketAccess, SocketFile};
-use live::{Collector, pause};
+use live::{Collector, in_first_pid_namespace, need_first_pid_namespace, pause};
 use verify::{Verification, Verify, VmVerification};
 
 use super::doctor::sides_of;
@@ -129,8 +130,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Serves until `stop` is set.
 fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let watch = arguments.watch.watch(false)?;
+    let watch = arguments.watch.watch_all()?;
     let Some(collector) = arguments.watch.attach(&watch, stop)? else { return Ok(()) };
+    if !arguments.watch.wanted().is_empty() {
+        need_first_pid_namespace(Path::new(HOST))?;
+    }
+    collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let judged = Arc::new(Mutex::new(Judged::default()));
     let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({
         let (judged, stop, wanted) =
@@ -201,6 +206,7 @@ type Daemon = Mutex<Option<(Instant, IoWorkers)>>;
 fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
     let connect = || Client::connect_within(socket, IO_WORKERS);
     let mut client = None;
+    let mut warned = false;
     loop {
         let next = Instant::now() + IO_WORKERS;
         let asked = client.take().map_or_else(connect, Ok);
@@ -210,12 +216,29 @@ fn ask_daemon(daemon: &Daemon, socket: &Path, stop: &AtomicBool) {
                 let counters = (Instant::now(), IoWorkers::of_tree(&tree));
                 *daemon.lock().unwrap_or_else(PoisonError::into_inner) = Some(counters);
                 client = Some(again);
+                warned = false;
             }
-            Err(error) => tracing::debug!("{error}"),
+            Err(error) if warned || is_absence(&error) => tracing::debug!("{error}"),
+            Err(error) => {
+                tracing::warn!("No metrics of I/O workers: {:#}", anyhow::Error::from(error));
+                warned = true;
+            }
         }
         if !pause(next, stop) {
             return;
         }
+    }
+}
+
+/// Tests whether no daemon runs, or it ended meanwhile.
+fn is_absence(error: &ClientError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    match error {
+        ClientError::Unreachable { source, .. } => matches!(source.kind(), NotFound | ConnectionRefused),
+        ClientError::NoAnswer { source, .. } => {
+            matches!(source.kind(), UnexpectedEof | BrokenPipe | ConnectionReset)
+        }
+        _ => false,
     }
 }
 
@@ -299,23 +322,22 @@ impl Collection {
         let identities = named.iter().map(|(process, (first, _))| (*process, first.clone())).collect();
         // The last answer is gone, so that this copies nothing.
         let totals = Arc::make_mut(&mut self.totals);
+        // First: a VM that ended leaves its place to a new one.
+        totals.keep(&identities);
         match self.collector.take() {
-            Ok(profile) => totals.add(&profile, &identities),
+            // In a container the numbers of these processes are not those that the kernel counts by.
+            Ok(profile) if !in_first_pid_namespace(Path::new(HOST)) => totals.add(&profile, &BTreeMap::new()),
+            Ok(profile) => totals.add(&of_wanted(profile, &self.wanted, &identities), &identities),
             // The counts are still in the kernel.
             Err(error) => tracing::warn!("Could not read the counts of exits: {error}"),
         }
-        totals.keep(&identities);
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let vms = found.iter().flat_map(|found| &found.vms).filter_map(|vm| {
-            let state = judged.states.get(&(vm.pid, vm.start_ticks)).cloned();
-            let (first, names) = named.get(&u32::try_from(vm.pid).ok()?)?.clone();
-            Some((first, facts(vm, names, state)))
-        });
-        let mut vms: BTreeMap<VmIdentity, VmHost> = vms.collect();
+        let mut vms = hosts(found.as_ref(), named, &judged);
         self.highest.raise(&mut vms, &identities);
         Host {
             totals: Arc::clone(&self.totals),
             vms,
+            other_vms: self.named.others(),
             io_workers: self.io_workers(),
             findings: judged.findings,
             own: own_cost(began),
@@ -327,6 +349,30 @@ impl Collection {
         let last = self.daemon.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(read, _)| read.elapsed() < TOO_OLD).map(|(_, counters)| counters.clone())
     }
+}
+
+/// The exits of the VMs that were asked for, of which these run. Those of all VMs are counted: the process of one that
+/// restarts is not known before.
+fn of_wanted(profile: Profile, wanted: &[String], running: &BTreeMap<u32, VmIdentity>) -> Profile {
+    match wanted {
+        [] => profile,
+        _ => profile.only(|vcpu| vcpu.vm.is_some_and(|process| running.contains_key(&process))),
+    }
+}
+
+/// The facts of those VMs that were found and have a name.
+fn hosts(
+    found: Option<&Vms>,
+    named: &BTreeMap<u32, (VmIdentity, Names)>,
+    judged: &Judged,
+) -> BTreeMap<VmIdentity, VmHost> {
+    let vms = found.into_iter().flat_map(|found| &found.vms);
+    let hosts = vms.filter_map(|vm| {
+        let (first, names) = named.get(&u32::try_from(vm.pid).ok()?)?.clone();
+        let state = judged.states.get(&(vm.pid, vm.start_ticks)).cloned();
+        Some((first, facts(vm, names, state)))
+    });
+    hosts.collect()
 }
 
 /// KVM's counters of halt polling (`kvm_vcpu_stat_generic` of include/linux/kvm_types.h).
@@ -401,7 +447,10 @@ fn own_cost(began: Instant) -> OwnCost {
 mod tests {
     use super::*;
     use conclusions::activation::Status;
+    use exits::{ExitReason, Vcpu};
     use host::vms::HeldProcess;
+    use std::io;
+    use std::os::unix::net::UnixListener;
 
     fn vm(pid: i32, start_ticks: u64) -> Vm {
         Vm { pid, command: "qemu".to_owned(), name: format!("vm{pid}"), start_ticks, ..Vm::default() }
@@ -424,6 +473,53 @@ mod tests {
             present.values().map(|(vm, _)| vm.name.clone()).collect::<Vec<_>>()
         });
         assert_eq!(present, [vec!["vm7", "vm8"], vec!["vm7", "vm8"], vec!["vm7", "vm8"], vec!["vm8"]]);
+    }
+
+    #[test]
+    fn exits_of_a_vm_that_restarts_are_counted_and_those_of_others_are_not() {
+        let mut profile = Profile::new();
+        for process in [7, 8, 9] {
+            let vcpu = Vcpu { vm: Some(process), number: Some(0), thread: Some(process) };
+            profile.vcpu(vcpu).reasons.entry(ExitReason::vmx(10)).or_default().count = 1;
+        }
+        // The process is 8 now, and was 7 before.
+        let running = [(8, VmIdentity::new("web", 8, 2))].into();
+        let processes = |wanted: &[String]| {
+            let profile = of_wanted(profile.clone(), wanted, &running);
+            profile.vcpus().iter().filter_map(|of| of.vcpu.vm).collect::<Vec<_>>()
+        };
+        assert_eq!(processes(&["web".to_owned()]), [8]);
+        assert_eq!(processes(&[]), [7, 8, 9]);
+    }
+
+    #[test]
+    fn the_number_of_series_is_bounded_also_if_a_user_starts_many_vms() {
+        let vms = (1..=2000).map(|number| vm((1 << 24) + number, 1)).collect();
+        let found = Vms { vms, ..Vms::default() };
+        let mut named = Named::default();
+        let vms = hosts(Some(&found), present(&mut named, Some(&found)), &Judged::default());
+        let text = exporter::text(Host { vms, other_vms: named.others(), ..Host::default() });
+        for name in ["exitless_vm_vcpus", "exitless_vcpu_run_seconds_total", "exitless_vm_info"] {
+            let lines =
+                text.lines().filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')));
+            assert_eq!(lines.count(), 1024, "{name}");
+        }
+        assert!(text.contains("\nexitless_other_vms 976"), "{text}");
+    }
+
+    #[test]
+    fn a_daemon_that_refuses_is_no_absent_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let connect = || Client::connect_within(&path, Duration::from_secs(5));
+        assert!(is_absence(&connect().unwrap_err()), "there is no socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut client = connect().unwrap();
+        drop(listener);
+        assert!(is_absence(&client.get("").unwrap_err()), "it has ended");
+        assert!(is_absence(&connect().unwrap_err()), "nobody listens");
+        let source = io::ErrorKind::PermissionDenied.into();
+        assert!(!is_absence(&ClientError::Unreachable { path, source }));
     }
 
     #[test]

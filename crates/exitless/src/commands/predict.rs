@@ -6,16 +6,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use conclusions::prediction::{Assumption, Prediction, predict};
+use conclusions::prediction::{Assumption, Avic, Prediction, predict};
 use doctor::examination;
-use exits::Isa;
-use host::Fingerprint;
+use exits::{Hypervisor, Isa};
+use host::{Fingerprint, Root};
 use live::pause;
 use live::{Collector, Watch};
 use traces::{Recording, Recordings};
 
 use super::quantity;
-use super::recordings::{RecordingArguments, exit_code};
+use super::recordings::{RecordingArguments, exit_code, hypervisor};
 use super::watching::{HOST, LiveSource, VmNames, for_a_time};
 use crate::console::StatusLine;
 use crate::status::Usage;
@@ -52,9 +52,9 @@ pub(crate) struct AssumedArguments {
     #[arg(long)]
     no_posted_interrupts: bool,
     /// Timer ticks of the host in a second, CONFIG_HZ of its kernel; 0 if they are stopped. Affects only the
-    /// expected number of the host's interrupts that are kicks.
-    #[arg(long, value_name = "COUNT", default_value_t = Assumption::default().host_tick_hz)]
-    host_hz: u32,
+    /// expected number of the host's interrupts that are kicks; default 250. Xen has none.
+    #[arg(long, value_name = "COUNT")]
+    host_hz: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -76,12 +76,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             arguments.recordings.read(&mut ())?
         }
     };
+    let hypervisor = hypervisor(&recordings)?;
     let recordings = recordings.select(arguments.recordings.selection(&[]))?;
     let build = arguments.duration.and_then(|_| Fingerprint::read(Path::new(HOST)).ok()?.kernel_version);
-    let mut assumption = arguments.assumed.assumption();
-    assumption.avic.keeps_cr8_intercept = keeps_cr8_intercept(&recordings, build.as_deref());
+    let mut assumption = arguments.assumed.assumption(hypervisor)?;
+    if hypervisor == Hypervisor::Kvm {
+        assumption.avic.keeps_cr8_intercept = keeps_cr8_intercept(&recordings, build.as_deref());
+    }
     let prediction = predict(&recordings.profile, recordings.observed_ns(), &assumption);
-    arguments.assumed.check(&prediction.isas)?;
+    arguments.assumed.check(&prediction.isas, hypervisor)?;
     print(&recordings, &prediction, arguments.json)?;
     Ok(exit_code(&recordings))
 }
@@ -99,6 +102,7 @@ fn keeps_cr8_intercept(recordings: &Recordings, build: Option<&str>) -> Option<b
 
 /// The exits of this host from now on.
 fn watched(duration: Duration) -> anyhow::Result<Recordings> {
+    super::xen::refuse_live(&Root::live(), "predict")?;
     let stop = interrupt::flag()?;
     // A prediction is based on the registers.
     let watch = Watch { accesses: true, ..Watch::default() };
@@ -115,8 +119,15 @@ fn watched(duration: Duration) -> anyhow::Result<Recordings> {
 }
 
 impl AssumedArguments {
-    fn assumption(&self) -> Assumption {
-        let mut assumption = Assumption::default();
+    fn assumption(&self, hypervisor: Hypervisor) -> Result<Assumption, Usage> {
+        let mut assumption = Assumption { hypervisor, ..Assumption::default() };
+        if hypervisor == Hypervisor::Xen {
+            self.check_for_xen()?;
+            assumption.host_tick_hz = 0;
+            assumption.avic = Avic { x2apic: false, ipi_virtualization: false, ..assumption.avic };
+            assumption.apicv.posted_interrupts = !self.no_posted_interrupts;
+            return Ok(assumption);
+        }
         if self.ipi_virtualization {
             assumption.apicv.ipi_virtualization = true;
         }
@@ -125,12 +136,26 @@ impl AssumedArguments {
         }
         assumption.apicv.posted_interrupts = !self.no_posted_interrupts;
         assumption.avic.x2apic = self.technology != Some(Technology::Avic);
-        assumption.host_tick_hz = self.host_hz;
-        assumption
+        assumption.host_tick_hz = self.host_hz.unwrap_or(assumption.host_tick_hz);
+        Ok(assumption)
+    }
+
+    /// Xen has neither AVIC, nor IPI virtualization, nor a tick.
+    fn check_for_xen(&self) -> Result<(), Usage> {
+        let wrong = if self.ipi_virtualization || self.no_ipi_virtualization {
+            "Xen has no IPI virtualization; leave the option out"
+        } else if matches!(self.technology, Some(Technology::Avic | Technology::X2avic)) {
+            "Xen uses neither AVIC nor x2AVIC; leave out --for"
+        } else if self.host_hz.is_some() {
+            "Xen has no tick; leave out --host-hz"
+        } else {
+            return Ok(());
+        };
+        Err(Usage(format!("The exits are those of a Xen host. {wrong}")))
     }
 
     /// A technology of one vendor says nothing about exits of the other's.
-    fn check(&self, isas: &[Isa]) -> Result<(), Usage> {
+    fn check(&self, isas: &[Isa], hypervisor: Hypervisor) -> Result<(), Usage> {
         let wanted = match self.technology {
             None => return Ok(()),
             Some(Technology::Apicv) => Isa::Vmx,
@@ -138,6 +163,9 @@ impl AssumedArguments {
         };
         match isas.iter().find(|&&isa| isa != wanted) {
             None => Ok(()),
+            Some(Isa::Svm) if hypervisor == Hypervisor::Xen => Err(Usage(
+                "The exits are those of an AMD host, and Xen uses no AVIC; leave out --for".to_owned(),
+            )),
             Some(Isa::Svm) => {
                 Err(Usage("The exits are those of an AMD host; predict --for avic or x2avic".to_owned()))
             }

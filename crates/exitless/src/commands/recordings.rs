@@ -1,5 +1,6 @@
 //! The common part of commands on recordings: the files, the selected part, and reading.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use exits::{Isa, Selection};
+use exits::{Hypervisor, Isa, Selection};
 use report::recordings::ExitsWriter;
 use traces::{Options, Recordings, Sink, Source};
 
@@ -146,6 +147,15 @@ pub(crate) fn add(
     drop(waiting);
     recordings.add(name, reading);
     Ok(())
+}
+
+/// The hypervisor whose exits these are.
+pub(crate) fn hypervisor(recordings: &Recordings) -> Result<Hypervisor, Usage> {
+    let all: BTreeSet<_> = recordings.files.iter().map(|file| file.origin.hypervisor).collect();
+    match all.len() {
+        0 | 1 => Ok(all.first().copied().unwrap_or_default()),
+        _ => Err(Usage("Some of the recordings are of KVM and some of Xen; name those of one".to_owned())),
+    }
 }
 
 /// Writes a requested page.

@@ -74,6 +74,12 @@ fn check(arguments: &Arguments) -> Result<(), Usage> {
     Ok(())
 }
 
+/// How long to wait for an event, and whether the wait is over then: `left` is the rest of the interval. A paused page waits for
+/// no interval, but the counts are looked after meanwhile.
+fn step(is_paused: bool, left: Duration) -> (Duration, bool) {
+    if is_paused { (LOOK, true) } else { (left.min(LOOK), left.is_zero()) }
+}
+
 struct Session<'a> {
     arguments: &'a Arguments,
     counting: Counting,
@@ -88,9 +94,12 @@ struct Session<'a> {
 impl Session<'_> {
     fn run(mut self) -> anyhow::Result<()> {
         let mut since = Instant::now();
+        let mut changed = true;
         loop {
-            self.screen.draw(&self.top, self.look)?;
-            self.wait(since)?;
+            if changed {
+                self.screen.draw(&self.top, self.look)?;
+            }
+            changed = self.wait(since)?;
             if self.top.has_ended() || self.stop.load(Ordering::Relaxed) {
                 return self.screen.give_back();
             }
@@ -102,9 +111,11 @@ impl Session<'_> {
             if self.counting.must_change(self.top.wants_accesses()) {
                 self.attach_again()?;
                 since = Instant::now();
+                changed = true;
             } else if since.elapsed() >= self.interval() {
                 since = Instant::now();
                 self.observe()?;
+                changed = true;
             }
         }
     }
@@ -113,31 +124,35 @@ impl Session<'_> {
         Duration::from_nanos(self.top.interval_ns())
     }
 
-    /// Waits for a key, a signal, another size, or the end of the interval.
-    fn wait(&mut self, since: Instant) -> anyhow::Result<()> {
+    /// Waits for a key, a signal, another size, or the end of the interval; while paused no longer than [`LOOK`]. Returns
+    /// whether the page must be drawn again.
+    fn wait(&mut self, since: Instant) -> anyhow::Result<bool> {
+        let mut changed = false;
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(changed);
             }
             if self.signals.is_to_stop() {
                 self.screen.stop(&self.signals)?;
-                return Ok(());
+                return Ok(true);
             }
             if self.signals.goes_on() {
                 self.screen.take_over_again()?;
-                return Ok(());
+                return Ok(true);
             }
-            let left =
-                if self.top.is_paused() { LOOK } else { self.interval().saturating_sub(since.elapsed()) };
-            if event::poll(left.min(LOOK))? {
-                let changed = self.handle(&event::read()?)?;
+            let (step, is_last) = step(self.top.is_paused(), self.interval().saturating_sub(since.elapsed()));
+            if event::poll(step)? {
+                changed |= self.handle(&event::read()?)?;
                 // Keys that arrive together are drawn together.
-                if changed && !event::poll(Duration::ZERO)? {
-                    return Ok(());
+                if event::poll(Duration::ZERO)? {
+                    continue;
+                }
+                if changed {
+                    return Ok(true);
                 }
             }
-            if left.is_zero() {
-                return Ok(());
+            if is_last {
+                return Ok(changed);
             }
         }
     }
@@ -193,5 +208,20 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_page_does_not_wait_for_a_key_to_look_after_the_counts() {
+        for left in [Duration::ZERO, Duration::from_secs(1)] {
+            assert_eq!(step(true, left), (LOOK, true));
+        }
+        assert_eq!(step(false, Duration::from_secs(1)), (LOOK, false));
+        assert_eq!(step(false, Duration::from_millis(20)), (Duration::from_millis(20), false));
+        assert_eq!(step(false, Duration::ZERO), (Duration::ZERO, true));
     }
 }

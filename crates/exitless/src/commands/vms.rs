@@ -67,10 +67,10 @@ pub(crate) fn source(root: &Path, vms: &[&Vm]) -> StatisticsSource {
     StatisticsSource::new(root, &vms)
 }
 
-/// The changes since an earlier reading of the same source.
+/// The changes since an earlier reading, of those VMs that were read then too.
 pub(crate) fn since(now: Vec<VmStatistics>, before: &[VmStatistics]) -> Vec<Counted> {
-    let both = now.into_iter().zip(before);
-    both.map(|(statistics, before)| Counted { change: statistics.since(before), statistics }).collect()
+    let change = |statistics: &VmStatistics| before.iter().find_map(|before| statistics.since(before));
+    now.into_iter().map(|statistics| Counted { change: change(&statistics), statistics }).collect()
 }
 
 pub(crate) fn exit_code(running: &Running<'_>) -> u8 {

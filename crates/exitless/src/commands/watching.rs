@@ -11,7 +11,7 @@ use exits::Profile;
 use host::scheduling::ThreadId;
 use host::vms::Vms;
 use live::pause;
-use live::{Collector, Error, Mechanism, Recorder, Watch};
+use live::{Collector, Error, Mechanism, Recorder, Watch, in_first_pid_namespace};
 use traces::{Format, Options, Origin, Reading, Recordings};
 
 use crate::console::StatusLine;
@@ -51,16 +51,34 @@ pub(crate) struct WatchArguments {
 impl WatchArguments {
     /// The observed VMs, with or without ports, addresses and registers.
     pub(crate) fn watch(&self, accesses: bool) -> anyhow::Result<Watch> {
-        let processes = match self.vms.is_empty() {
-            true => None,
-            false => {
-                let found = Vms::discover(Path::new(HOST))?;
-                let chosen = found.select(&self.vms)?;
-                Some(chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect())
-            }
-        };
+        Ok(Watch { processes: self.processes()?, accesses, ..self.all() })
+    }
+
+    /// All VMs, for a command that selects the requested ones again and again: one that restarts gets a new process. They
+    /// must run now, except with `--wait`.
+    pub(crate) fn watch_all(&self) -> anyhow::Result<Watch> {
+        if !self.vms.is_empty() {
+            live::need_first_pid_namespace(Path::new(HOST))?;
+        }
+        if !self.wait {
+            self.processes()?;
+        }
+        Ok(self.all())
+    }
+
+    fn all(&self) -> Watch {
         let no_raw_tracepoints = self.no_raw_tracepoints.then(|| "--no-raw-tracepoints was given".to_owned());
-        Ok(Watch { processes, accesses, no_raw_tracepoints, ..Watch::default() })
+        Watch { no_raw_tracepoints, ..Watch::default() }
+    }
+
+    /// The processes of the requested VMs; `None` for all.
+    fn processes(&self) -> anyhow::Result<Option<Vec<u32>>> {
+        if self.vms.is_empty() {
+            return Ok(None);
+        }
+        let found = Vms::discover(Path::new(HOST))?;
+        let chosen = found.select(&self.vms)?;
+        Ok(Some(chosen.iter().filter_map(|vm| u32::try_from(vm.pid).ok()).collect()))
     }
 
     /// The requested VMs, by name or process.
@@ -176,6 +194,10 @@ impl VmNames {
 
     /// The names of these VMs, if they have one.
     pub(crate) fn of(&mut self, vms: &BTreeSet<u32>) -> BTreeMap<u32, String> {
+        if !in_first_pid_namespace(Path::new(HOST)) {
+            // The kernel's numbers are those of other processes here.
+            return BTreeMap::new();
+        }
         let search = || {
             let running = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
             let named = running

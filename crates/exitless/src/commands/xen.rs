@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use exits::{Isa, Profile, Selection};
+use exits::{Hypervisor, Isa, Profile, Selection};
 use host::{Root, XenControl};
 use traces::{Format, Options, Origin, Reading, Recordings, Sink};
 
@@ -36,7 +36,8 @@ impl XenHost {
             // The program itself reports whether it can run.
             None => given.map(|_| XenControl::default())?,
         };
-        let program = given.map_or_else(live::xentrace_program, Path::to_path_buf);
+        let program =
+            given.map_or_else(|| live::xentrace_program(control.version.as_deref()), Path::to_path_buf);
         Some(Self { root, program, control, names: BTreeMap::new() })
     }
 
@@ -81,7 +82,7 @@ impl XenHost {
     /// The exits, in the form of recordings.
     pub(crate) fn recordings(&self, profile: Profile, warnings: Vec<String>) -> Recordings {
         let mut origin = Origin::new(Format::Live);
-        origin.kernel = self.control.version.as_ref().map(|version| format!("Xen {version}"));
+        (origin.hypervisor, origin.xen_version) = (Hypervisor::Xen, self.control.version.clone());
         let mut recordings = Recordings::new(Options::default());
         recordings.add("this host".to_owned(), Reading { profile, origin, damage: None, warnings });
         recordings
@@ -130,9 +131,30 @@ pub(crate) fn refuse(asked: bool, option: &str) -> Result<(), Usage> {
     Ok(())
 }
 
+/// Refuses to observe a control domain of Xen by a command that observes KVM only, but reads recordings.
+pub(crate) fn refuse_live(root: &Root, command: &str) -> Result<(), Usage> {
+    if XenControl::is_here(root) {
+        return Err(Usage(format!(
+            "On Xen record first: exitless record --duration 10s, then exitless {command} recording.exits"
+        )));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_that_observe_kvm_say_how_to_observe_xen() {
+        let root = tempfile::tempdir().unwrap();
+        let refused =
+            || refuse_live(&Root::directory(root.path()), "predict").map_err(|error| error.to_string());
+        assert_eq!(refused(), Ok(()));
+        std::fs::create_dir_all(root.path().join("proc/xen")).unwrap();
+        std::fs::write(root.path().join("proc/xen/capabilities"), "control_d\n").unwrap();
+        assert!(refused().unwrap_err().ends_with("then exitless predict recording.exits"));
+    }
 
     #[test]
     fn a_domain_that_is_not_there_yet_has_no_exits() {

@@ -38,6 +38,60 @@ fn what_apicv_takes_away_is_gone_and_the_rest_is_as_before() {
     }
 }
 
+/// A recording as text of these events, each with its time in microseconds.
+fn recorded(mut events: Vec<(u64, &str)>) -> tempfile::NamedTempFile {
+    events.sort_by_key(|event| event.0);
+    let file = tempfile::Builder::new().suffix(".txt").tempfile().unwrap();
+    let line = |&(us, what): &(u64, &str)| {
+        format!("  mix-9   [000] d..1.  {}.{:06}: {what}\n", us / 1_000_000, us % 1_000_000)
+    };
+    std::fs::write(file.path(), events.iter().map(line).collect::<String>()).unwrap();
+    file
+}
+
+#[test]
+fn exits_that_end_early_do_not_shorten_the_time() {
+    let side = |exits: u64, every_us: u64| {
+        let mut events: Vec<_> =
+            (0..100).map(|tenth| (tenth * 100_000, "sched_wakeup: comm=sh pid=3")).collect();
+        for start_us in (0..exits).map(|exit| exit * every_us) {
+            events.push((start_us + 3, "kvm_exit: reason vintr rip 0x1 info 0 0"));
+            events.push((start_us + 5, "kvm_entry: vcpu 0"));
+        }
+        recorded(events)
+    };
+    let (before, after) = (side(1000, 9_900), side(100, 990));
+    let document = json(&["diff", before.path().to_str().unwrap(), after.path().to_str().unwrap()]);
+    let percent = document["total"]["rate"]["change"]["percent"].as_f64().unwrap();
+    assert!((percent + 90.0).abs() < 1e-6, "{percent}");
+}
+
+#[test]
+fn every_access_of_an_exit_counts_over_time() {
+    // An end of interrupt by x2APIC has an event of the APIC, then one of the MSR.
+    let side = |seed: u64| {
+        let mut events = Vec::new();
+        for burst in 0..100 {
+            for exit in 0..(burst * seed) % 17 {
+                let start_us = burst * 100_000 + exit * 50;
+                events.push((start_us + 1, "kvm_exit: vcpu 0 reason MSR_WRITE rip 0x1 info1 0x0"));
+                events.push((start_us + 3, "kvm_apic: apic_write APIC_EOI = 0x0"));
+                events.push((start_us + 4, "kvm_msr: msr_write 80b = 0x0"));
+                events.push((start_us + 6, "kvm_entry: vcpu 0"));
+            }
+        }
+        recorded(events)
+    };
+    let (before, after) = (side(5), side(7));
+    let rate = |by: &str| {
+        let files = [&before, &after].map(|file| file.path().to_str().unwrap());
+        json(&["diff", files[0], files[1], "--by", by])["rows"][0]["rate"].clone()
+    };
+    let (by_msr, by_apic) = (rate("msr"), rate("apic"));
+    assert_eq!(by_msr["basis"]["method"], "blocks", "{by_msr}");
+    assert_eq!(by_apic, by_msr);
+}
+
 #[test]
 fn nobody_has_changed_against_himself() {
     let file = recording("small");

@@ -1,6 +1,9 @@
 //! `exitless exporter` without KVM.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn no_socket_is_left_by_an_exporter_that_could_not_begin() {
@@ -14,4 +17,48 @@ fn no_socket_is_left_by_an_exporter_that_could_not_begin() {
     assert_ne!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("Metrics are at") && said.contains("of-no-such-name"), "{said}");
     assert!(!socket.exists(), "{said}");
+}
+
+#[test]
+fn with_wait_neither_kvm_nor_the_vm_has_to_be_there() {
+    if ["kvm_intel", "kvm_amd"].iter().any(|module| Path::new("/sys/module").join(module).exists()) {
+        return println!("not tested: KVM is loaded");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("metrics");
+    let listen = format!("unix:{}", socket.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_exitless"));
+    command.args(["exporter", "--wait", "--listen", &listen, "--vm", "of-no-such-name"]);
+    let mut exporter = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(exporter.stderr.take().unwrap());
+    while !said.contains("Waiting for kvm_intel or kvm_amd") {
+        assert_ne!(lines.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(exporter.try_wait().unwrap().is_none(), "{said}");
+    let id = rustix::process::Pid::from_child(&exporter);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert!(exporter.wait().unwrap().success(), "{said}");
+    assert!(!socket.exists());
+}
+
+/// The values of a directive of the unit, in order.
+fn values(directive: &str) -> Vec<&'static str> {
+    let unit = include_str!("../../../../packaging/systemd/exitless-exporter.service");
+    let lines = unit.lines().filter_map(|line| line.strip_prefix(directive)?.strip_prefix('='));
+    lines.flat_map(str::split_ascii_whitespace).collect()
+}
+
+#[test]
+fn the_unit_gives_what_the_exporters_options_and_old_kernels_need() {
+    // Maps of eBPF before Linux 5.11.
+    assert_eq!(values("LimitMEMLOCK"), ["infinity"]);
+    // The control socket of exitless-iocm, which is mode 0600 and its user's; --socket-group.
+    for capability in ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_OVERRIDE", "CAP_CHOWN"] {
+        assert!(values("CapabilityBoundingSet").contains(&capability), "{capability}");
+    }
+    let calls = values("SystemCallFilter");
+    let at = |name: &str| calls.iter().position(|call| *call == name);
+    assert!(at("@chown") > at("~@privileged"), "{calls:?}");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A folder with a recording and a program that writes it, and then waits to be stopped.
 struct Host {
@@ -113,4 +113,69 @@ fn what_steers_kvms_programs_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("KVM hosts"), "{said}");
     }
+}
+
+#[test]
+fn predictions_and_advice_for_xen_say_nothing_of_another_hypervisor() {
+    for name in ["h-boot", "qemu10-a-hvm"] {
+        let host = Host::new(name);
+        let predicted = host.json(&["predict", "--json", "--tsc-hz", "2.4G", "trace"]);
+        assert_eq!(predicted["assumption"]["hypervisor"], "xen");
+        assert_eq!(
+            (&predicted["totals"]["gone_exits"]["high"], &predicted["record"]),
+            (&0.0.into(), &json!([]))
+        );
+        for command in ["predict", "advise"] {
+            let output = host.run(&[command, "--tsc-hz", "2.4G", "trace"]);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            for word in ["kvm", "AVIC would", "-cpu", "--reload", "-machine"] {
+                assert!(!said.contains(word), "{command} of {name}: {word} in {said}");
+            }
+            assert!(output.status.success() && said.contains("Xen"), "{said}");
+        }
+        let advised = host.json(&["advise", "--json", "--tsc-hz", "2.4G", "trace"]);
+        let cures = advised["vms"].as_array().unwrap().iter().flat_map(|vm| vm["rows"].as_array().unwrap());
+        let mut cures = cures.flat_map(|row| row["cures"].as_array().unwrap());
+        assert!(cures.any(|cure| cure["xl"].is_string()), "{name}");
+    }
+}
+
+#[test]
+fn what_xen_has_not_is_refused_and_recordings_of_two_hypervisors_too() {
+    let host = Host::new("h-boot");
+    let refused = |arguments: &[&str], words: &str| {
+        let output = host.run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(words), "{arguments:?}: {said}");
+    };
+    for (option, words) in [
+        ("--ipi-virtualization", "no IPI virtualization"),
+        ("--for=x2avic", "neither AVIC"),
+        ("--for=apicv", "uses no AVIC"),
+        ("--host-hz=250", "no tick"),
+    ] {
+        refused(&["predict", option, "trace"], words);
+    }
+    let kvm = crate::command::recording("small");
+    for command in ["predict", "advise"] {
+        refused(&[command, "trace", &kvm], "some of Xen");
+    }
+}
+
+#[test]
+fn what_is_recorded_on_xen_says_so() {
+    let host = Host::new("qemu10-a-all");
+    for words in [&["record", "-o", "own.exits"][..], &["record", "--profile", "-o", "own.profile"]] {
+        let output = host.run(&[words, &XENTRACE, &["--duration", "1s"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    for file in ["own.exits", "own.profile"] {
+        assert_eq!(
+            host.json(&["report", "--json", file])["files"][0]["origin"]["hypervisor"],
+            "xen",
+            "{file}"
+        );
+    }
+    let stat = [&["stat", "--json"][..], &XENTRACE, &["--", "sleep", "1"]].concat();
+    assert_eq!(host.json(&stat)["files"][0]["origin"]["hypervisor"], "xen");
 }

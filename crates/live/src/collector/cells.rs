@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aya::Pod;
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuHashMap};
+use aya::maps::{Array, HashMap, MapData, MapError};
 use exits::{
     Access, Direction, ExitReason, Exits, HandlingTime, Isa, Octave, Profile, SeriesKey, Slice, Vcpu,
 };
@@ -59,8 +59,8 @@ pub(super) struct Cells {
     pub(super) direct_taken: HashMap<MapData, u32, CellKey>,
     /// Those that found their places taken.
     pub(super) hashed: HashMap<MapData, CellKey, Cell>,
-    /// The counts that found no room at all.
-    pub(super) other: PerCpuHashMap<MapData, CellKey, Cell>,
+    /// The counts that found no room at all, each with a processor in place of the thread.
+    pub(super) other: HashMap<MapData, CellKey, Cell>,
     /// How many of the others are those of accesses.
     pub(super) of_accesses: Array<MapData, u64>,
     pub(super) isa: Isa,
@@ -91,11 +91,11 @@ impl Cells {
                 self.add(&key, &self.hashed.get(&key, 0)?, epoch, at_ns, profile);
             }
         }
-        for found in self.other.iter() {
-            let (key, cells) = found?;
+        for key in self.other.keys() {
+            let key = key?;
             if key.turn == turn {
-                // Of a processor that was not the first to count in it, the cell does not know its own key.
-                cells.iter().for_each(|cell| self.add(&key, cell, epoch, at_ns, profile));
+                let cell = self.other.get(&key, 0)?;
+                self.add(&CellKey { thread: 0, ..key }, &cell, epoch, at_ns, profile);
             }
         }
         Ok(())

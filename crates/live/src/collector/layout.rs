@@ -52,7 +52,8 @@ impl Layout {
             }
         };
         Ok(Self {
-            vcpu_argument: vcpu_argument(&kvm).ok_or_else(|| missing("usable btf_trace_kvm_exit"))?,
+            vcpu_argument: vcpu_arguments(&kvm)
+                .ok_or_else(|| missing("usable btf_trace_kvm_exit and btf_trace_kvm_entry"))?,
             vcpu_id: member("kvm_vcpu", &["vcpu_id"])?,
             reason,
             vmcb,
@@ -108,9 +109,63 @@ pub(crate) fn starts_with_vcpu(btf: &Btf, name: &str) -> Result<(), String> {
     }
 }
 
-/// The argument of `kvm_exit` that is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before.
-fn vcpu_argument(btf: &Btf) -> Option<u32> {
+/// The argument of `kvm_exit` that is a `struct kvm_vcpu *`: the first since Linux 5.17, the second before. That of
+/// `kvm_entry` has to be the first, which was a number before Linux 5.10.
+fn vcpu_arguments(btf: &Btf) -> Option<u32> {
     // The first parameter is the handler's own data.
-    let at = btf.parameter("btf_trace_kvm_exit", "kvm_vcpu")?;
-    at.checked_sub(1).filter(|&at| at < 2)
+    let argument = |definition: &str| btf.parameter(definition, "kvm_vcpu")?.checked_sub(1);
+    argument("btf_trace_kvm_entry").filter(|&at| at == 0)?;
+    argument("btf_trace_kvm_exit").filter(|&at| at < 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel with KVM built in, whose `kvm_entry` takes the type of this number: 1 is `unsigned int`, 4 is
+    /// `struct kvm_vcpu *`.
+    fn kernel(entry_takes: u32) -> tempfile::TempDir {
+        const NAMES: [&str; 8] = [
+            "unsigned int",
+            "kvm_vcpu",
+            "vcpu_id",
+            "vcpu_vmx",
+            "vcpu",
+            "exit_reason",
+            "btf_trace_kvm_exit",
+            "btf_trace_kvm_entry",
+        ];
+        let strings = format!("\0{}\0", NAMES.join("\0"));
+        let name = |name: &str| strings.find(&format!("\0{name}\0")).unwrap() as u32 + 1;
+        let types: Vec<u32> = [
+            &[name("unsigned int"), 1 << 24, 4, 32][..],
+            &[name("kvm_vcpu"), 4 << 24 | 1, 8, name("vcpu_id"), 1, 32],
+            &[name("vcpu_vmx"), 4 << 24 | 2, 16, name("vcpu"), 2, 0, name("exit_reason"), 1, 64],
+            &[0, 2 << 24, 2],
+            // 5: a function that takes a void * and a struct kvm_vcpu *; a pointer to it, and its name.
+            &[0, 13 << 24 | 2, 0, 0, 0, 0, 4],
+            &[0, 2 << 24, 5],
+            &[name("btf_trace_kvm_exit"), 8 << 24, 6],
+            &[0, 13 << 24 | 2, 0, 0, 0, 0, entry_takes],
+            &[0, 2 << 24, 8],
+            &[name("btf_trace_kvm_entry"), 8 << 24, 9],
+        ]
+        .concat();
+        let (size, strings_size) = (4 * types.len() as u32, strings.len() as u32);
+        let words = [0x0001_eb9f, 24, 0, size, size, strings_size].into_iter().chain(types);
+        let mut bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+        bytes.extend(strings.bytes());
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("sys/kernel/btf")).unwrap();
+        std::fs::write(root.path().join("sys/kernel/btf/vmlinux"), bytes).unwrap();
+        root
+    }
+
+    #[test]
+    fn raw_tracepoints_are_not_used_where_kvm_entry_gives_no_vcpu() {
+        let found = Layout { vcpu_argument: 0, vcpu_id: 4, reason: 8, vmcb: 0, from_guest: 0 };
+        assert_eq!(Layout::find(kernel(4).path(), Isa::Vmx), Ok(found));
+        let why = Layout::find(kernel(1).path(), Isa::Vmx).unwrap_err();
+        assert!(why.contains("btf_trace_kvm_entry"), "{why}");
+    }
 }

@@ -19,6 +19,11 @@ use crate::{Error, EventFormat, Tracefs, monotonic_ns};
 /// Half of the cells of the programs, of 32,768 and 65,536 places.
 const MOST_ACCESS_CELLS: u32 = 49_152;
 
+/// Elements of `other_cells`, in which each processor has its own, where so many are possible: 128 for each.
+fn other_cells(processors: usize) -> u32 {
+    u32::try_from(processors).unwrap_or(u32::MAX).saturating_mul(128).clamp(2_048, 32_768)
+}
+
 /// The handling of an exit by the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -140,7 +145,7 @@ pub(super) struct Attached {
     /// A program runs as long as its link is kept.
     pub(super) links: Vec<Link>,
     pub(super) mechanism: Mechanism,
-    /// Events that the kernel does not have, each with the cause.
+    /// Events that the kernel does not have, and names that VMs do not, each with the cause.
     pub(super) missing: Vec<String>,
 }
 
@@ -168,6 +173,13 @@ static RECORD_PERF: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_
 
 /// Loads the programs, but attaches none yet.
 pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> {
+    let mut missing = Vec::new();
+    match waiting::need_first_pid_namespace(root) {
+        // The numbers to select by are not those by which the kernel tells the VMs apart.
+        Err(error) if wanted.filtered => return Err(error),
+        Err(_) => missing.push(format!("VMs have no names: {}", waiting::OTHER_NUMBERS)),
+        Ok(()) => {}
+    }
     let layout = match wanted.no_raw {
         Some(why) => Err(why.to_owned()),
         None if wanted.pair == Pair::SystemCalls => Ok(Layout::SYSTEM_CALL),
@@ -175,7 +187,6 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
     };
     let mut globals: Vec<(&'static str, u32)> =
         vec![("filtered", u32::from(wanted.filtered)), ("svm", u32::from(wanted.isa == Isa::Svm))];
-    let mut missing = Vec::new();
     let mechanism = match layout {
         Ok(layout) => {
             globals.extend([
@@ -220,6 +231,7 @@ pub(super) fn load(root: &Path, wanted: &Wanted<'_>) -> Result<Attached, Error> 
             if let Some(room) = wanted.room {
                 loader.map_max_entries("direct_cells_taken", room).map_max_entries("cells", room);
             }
+            loader.map_max_entries("other_cells", other_cells(aya::util::nr_cpus().unwrap_or(1)));
             if wanted.purpose == Purpose::Count { &COUNT.0 } else { &HOT_SPOTS.0 }
         }
         Purpose::RecordRing => &RECORD_RING.0,
@@ -363,6 +375,68 @@ mod tests {
         }
         assert_eq!(followed.len(), 2 + ACCESSES.len(), "{followed:?}");
         assert!(followed.iter().all(|&(_, count)| count < 20_000), "{followed:?}");
+    }
+
+    #[test]
+    fn large_hosts_need_little_more_memory() {
+        assert_eq!([1, 16, 64, 256, 8_192].map(other_cells), [2_048, 2_048, 8_192, 32_768, 32_768]);
+        let wanted = Wanted {
+            purpose: Purpose::Count,
+            pair: Pair::SystemCalls,
+            isa: Isa::Vmx,
+            accesses: true,
+            filtered: false,
+            room: None,
+            no_raw: None,
+        };
+        let attached = match load(Path::new("/"), &wanted) {
+            Ok(attached) => attached,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let mut bytes = 0;
+        for file in std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
+            let Ok(info) = std::fs::read_to_string(file.path()) else { continue };
+            let number = |name: &str| {
+                let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+                line.trim().parse::<u64>().ok()
+            };
+            let (Some(kind), Some(entries), Some(size)) =
+                (number("map_type"), number("max_entries"), number("value_size"))
+            else {
+                continue;
+            };
+            // Maps of a value for each processor.
+            if matches!(kind, 5 | 6) {
+                assert!(entries * size <= 64, "{info}");
+            }
+            bytes += number("memlock").unwrap_or(0);
+        }
+        drop(attached);
+        // docs/stat.md, with this machine's processors.
+        let most = 54 + u64::from(other_cells(aya::util::nr_cpus().unwrap()) - 2_048) / 128 / 28;
+        assert!((40..=most).contains(&(bytes >> 20)), "{} MiB", bytes >> 20);
+    }
+
+    #[test]
+    fn processes_of_a_container_are_not_taken_for_those_of_the_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self/ns")).unwrap();
+        std::os::unix::fs::symlink("pid:[1]", root.path().join("proc/self/ns/pid")).unwrap();
+        let wanted = |filtered| Wanted {
+            purpose: Purpose::Count,
+            pair: Pair::SystemCalls,
+            isa: Isa::Vmx,
+            accesses: false,
+            filtered,
+            room: None,
+            no_raw: None,
+        };
+        let error = load(root.path(), &wanted(true)).unwrap_err();
+        assert!(matches!(error, Error::Load { .. }) && error.to_string().contains("numbers"), "{error}");
+        match load(root.path(), &wanted(false)) {
+            Ok(attached) => assert!(attached.missing[0].contains("no names"), "{:?}", attached.missing),
+            Err(error) => eprintln!("not tested: {error}"),
+        }
     }
 
     #[test]

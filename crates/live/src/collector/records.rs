@@ -177,7 +177,7 @@ impl Recorder {
         &self.attached.mechanism
     }
 
-    /// Events that this kernel does not give, each with the cause.
+    /// Events that this kernel does not give, and names that VMs do not have, each with the cause.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.attached.missing
@@ -187,5 +187,42 @@ impl Recorder {
     #[must_use]
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ICR, ICR_AS_MSR, send_ipi};
+    use super::*;
+
+    #[test]
+    fn an_ipi_that_is_traced_before_its_exit_is_recorded_as_part_of_it() {
+        for no_ring_buffer in [false, true] {
+            let watch = Watch {
+                processes: Some(vec![std::process::id()]),
+                accesses: true,
+                no_ring_buffer,
+                ..Watch::default()
+            };
+            let wanted = Wanted { pair: Pair::SystemCalls, ..wanted(&watch, Isa::Svm) };
+            let mut recorder = match Recorder::attach_to(Path::new("/"), &watch, &wanted) {
+                Ok(recorder) => recorder,
+                Err(error) => return eprintln!("not tested: {error}"),
+            };
+            recorder.attached.links.clear();
+            let number = send_ipi(&recorder.attached.ebpf);
+            let mut seen = Vec::new();
+            let mut take = |exit: &LiveExit, accesses: &[LiveAccess]| {
+                if exit.vcpu.number == Some(number) {
+                    let handling_ns = accesses.iter().map(|one| one.handling_ns == exit.handling_ns);
+                    let its = accesses.iter().map(|one| one.access).zip(handling_ns).collect::<Vec<_>>();
+                    seen.push((exit.reason.code, exit.handling_ns.is_some(), its));
+                }
+            };
+            recorder.finish(&mut take).unwrap();
+            // The one that no exit of its kind follows is part of none.
+            let its = vec![(ICR, true), (ICR_AS_MSR, true)];
+            assert_eq!(seen, [(0x78, true, vec![]), (0x7c, true, its), (0x78, true, vec![])]);
+        }
     }
 }

@@ -6,22 +6,26 @@ use std::path::{Path, PathBuf};
 
 use aya::EbpfError;
 use aya::programs::ProgramError;
+use exits::KernelVersion;
 
 use crate::Error;
 
 pub(crate) fn not_loaded(error: &EbpfError) -> Error {
-    Error::Load { cause: chain(error), next: what_next(error) }
+    Error::Load { cause: chain(error), next: what_next(error, kernel()) }
 }
 
 /// The reason in one line; the verifier's log goes to a file.
 pub(crate) fn rejected(program: &str, error: &ProgramError) -> Error {
     let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return Error::Load { cause: format!("{program}: {}", chain(error)), next: what_next(error) };
+        return Error::Load {
+            cause: format!("{program}: {}", chain(error)),
+            next: what_next(error, kernel()),
+        };
     };
     let log = verifier_log.to_string();
     if log.trim().is_empty() {
         let cause = format!("the kernel refused program {program}: {io_error}");
-        return Error::Load { cause, next: what_next(error) };
+        return Error::Load { cause, next: what_next(error, kernel()) };
     }
     let reason = reason_of_rejection(&log).to_owned();
     let saved = save(&std::env::temp_dir(), &log);
@@ -50,16 +54,29 @@ fn reason_of_rejection(log: &str) -> &str {
     lines.rfind(|line| !statistics.iter().any(|start| line.starts_with(start))).unwrap_or(log)
 }
 
-fn what_next(error: &(dyn std::error::Error + 'static)) -> &'static str {
+/// The version of the running kernel.
+fn kernel() -> Option<KernelVersion> {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?.parse().ok()
+}
+
+fn what_next(error: &(dyn std::error::Error + 'static), kernel: Option<KernelVersion>) -> &'static str {
+    // From then on maps count against the control group's memory.
+    let locks_maps = kernel.is_some_and(|kernel| kernel < KernelVersion::new(5, 11));
     let mut source = Some(error);
     while let Some(error) = source {
         if let Some(io) = error.downcast_ref::<std::io::Error>() {
             return match io.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) if locks_maps => {
+                    "run as root (CAP_SYS_ADMIN is needed, or from Linux 5.8 on CAP_BPF and CAP_PERFMON), and raise \
+                     the limit of locked memory (`ulimit -l unlimited`; in a unit of systemd, LimitMEMLOCK=infinity)"
+                }
                 Some(libc::EPERM | libc::EACCES) => {
                     "run as root (CAP_BPF and CAP_PERFMON are needed; under lockdown=confidentiality no eBPF \
                      program may read the kernel)"
                 }
-                Some(libc::ENOMEM) => "raise the limit of locked memory (`ulimit -l unlimited`)",
+                Some(libc::ENOMEM) => {
+                    "free memory, or raise the limit of the control group (in a unit of systemd, MemoryMax=)"
+                }
                 Some(libc::ENOSYS) => "this kernel was built without eBPF (CONFIG_BPF_SYSCALL)",
                 _ => "see the kernel's log",
             };
@@ -92,6 +109,24 @@ mod tests {
                    verification time 37 usec\nstack depth 0\nprocessed 2 insns (limit 1000000)\n";
         assert_eq!(reason_of_rejection(log), "R1 invalid mem access 'scalar'");
         assert_eq!(reason_of_rejection(""), "");
+    }
+
+    #[test]
+    fn what_limits_maps_is_named_by_the_kernels_version() {
+        let next = |code, kernel: &str| {
+            let io_error = io::Error::from_raw_os_error(code);
+            let error = aya::maps::MapError::CreateError { name: "cells".to_owned(), io_error };
+            what_next(&error, kernel.parse().ok())
+        };
+        for (code, kernel, names, names_not) in [
+            (libc::EPERM, "5.10.0-30-amd64", "LimitMEMLOCK", "lockdown"),
+            (libc::EPERM, "5.11.0", "CAP_BPF", "LimitMEMLOCK"),
+            (libc::ENOMEM, "5.10.0-30-amd64", "MemoryMax", "ulimit"),
+            (libc::ENOMEM, "6.12.1", "MemoryMax", "ulimit"),
+        ] {
+            let said = next(code, kernel);
+            assert!(said.contains(names) && !said.contains(names_not), "{code} {kernel}: {said}");
+        }
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub(super) struct State {
     cpu: u16,
     ignored: u8,
     waiting: u8,
-    access_cells: u32,
+    access_cells: u16,
+    early: u8,
+    unused: u8,
     pending: [Pending; 6],
 }
 
@@ -43,7 +45,7 @@ struct Pending {
 // SAFETY: plain numbers without padding, laid out as the programs' structure; every bit pattern is a value.
 unsafe impl Pod for State {}
 const _: () = assert!(size_of::<Pending>() == 2 * 8 + 2 * 4);
-const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 4 + 6 * size_of::<Pending>());
+const _: () = assert!(size_of::<State>() == 3 * 8 + 4 * 4 + 2 + 2 + 2 + 2 + 6 * size_of::<Pending>());
 
 impl State {
     /// The exit that is being handled, if one is.

@@ -33,8 +33,19 @@ impl StatisticsSource {
     /// The source for these VMs of the host below `root`. Nothing is read or connected to yet.
     #[must_use]
     pub fn new(root: &Path, vms: &[Vm]) -> Self {
-        let vms = vms.iter().map(|vm| Watched { vm: vm.clone(), used: None }).collect();
-        Self { root: root.to_owned(), timeout: TIMEOUT, vms }
+        let mut source = Self { root: root.to_owned(), timeout: TIMEOUT, vms: Vec::new() };
+        source.watch(vms);
+        source
+    }
+
+    /// Reads these VMs from now on, and no others. Those that were read before keep the source that worked for them.
+    pub fn watch(&mut self, vms: &[Vm]) {
+        let mut before = std::mem::take(&mut self.vms);
+        let mut used = |vm: &Vm| {
+            let is_it = |one: &&mut Watched| (one.vm.pid, one.vm.start_ticks) == (vm.pid, vm.start_ticks);
+            before.iter_mut().find(is_it)?.used.take()
+        };
+        self.vms = vms.iter().map(|vm| Watched { vm: vm.clone(), used: used(vm) }).collect();
     }
 
     /// Gives a monitor so much time in all, instead of 3 s.

@@ -168,6 +168,7 @@ fn cure_text(cure: &Cure, width: usize) -> String {
     let ways = [
         ("  QEMU", &cure.qemu),
         ("  XML", &cure.libvirt),
+        ("  xl.cfg", &cure.xl),
         ("  guest", &cure.guest),
         ("  host", &cure.host),
         ("  needs", &cure.needs),

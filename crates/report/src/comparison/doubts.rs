@@ -1,9 +1,9 @@
 //! Doubts about a comparison, in sentences.
 
-use conclusions::profile_comparison::{Doubt, Which};
+use conclusions::profile_comparison::{Doubt, SideSummary, Which};
 
 use super::compared::Compared;
-use crate::format::{count, counted, share};
+use crate::format::{count, counted, share, time};
 
 fn side(which: Which) -> &'static str {
     match which {
@@ -57,6 +57,16 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
             "{}: how long a recording lasted is not known, so exits are counted by recording.",
             side(which)
         ),
+        Doubt::Durations => {
+            let length = |summary: &SideSummary| summary.seconds / summary.recordings.max(1) as f64;
+            let [before, after] = [&compared.comparison.before, &compared.comparison.after].map(length);
+            format!(
+                "A recording is {} long before, and {} after: if one ended early, or the work took another time, rates \
+                 are not comparable. Give the operations of each side instead.",
+                time(before * 1e9),
+                time(after * 1e9)
+            )
+        }
         Doubt::Short { side: which } => format!(
             "{}: a recording is too short to tell how exits are clumped, so intervals are likely too narrow.",
             side(which)

@@ -1,7 +1,7 @@
 //! The tables of `exitless predict`.
 
 use conclusions::prediction::{Already, Fate, Part, PredictedRow, Prediction, Range, Rule};
-use exits::{Isa, Profile};
+use exits::{Hypervisor, Isa, Profile};
 use traces::Recordings;
 
 use crate::format::{NONE, counted, per_second, share, share_of, time};
@@ -18,6 +18,7 @@ use crate::terminal::{NARROWEST, emphasised, wrapped};
 #[must_use]
 pub fn terminal(recordings: &Recordings, prediction: &Prediction, width: usize, colour: bool) -> String {
     let width = width.max(NARROWEST);
+    let hypervisor = prediction.assumption.hypervisor;
     let mut text = head(recordings, width, colour);
     text += &line("if active", &assumed(prediction), width);
     text.push('\n');
@@ -29,7 +30,8 @@ pub fn terminal(recordings: &Recordings, prediction: &Prediction, width: usize, 
     text += &drawn(columns(prediction, &rules), width, true, colour);
     text += "\nWhy\n\n";
     for (at, rule) in rules.iter().enumerate() {
-        text += &wrapped(&format!("{} ({})", rule.why(), rule.source()), width, &number(at + 1), "      ");
+        let (why, source) = (rule.why(hypervisor), rule.source(hypervisor));
+        text += &wrapped(&format!("{why} ({source})"), width, &number(at + 1), "      ");
     }
     let mut notes = notes(recordings);
     notes.extend(remarks(prediction, &recordings.profile));
@@ -47,7 +49,10 @@ fn number(number: usize) -> String {
 fn assumed(prediction: &Prediction) -> String {
     let assumption = prediction.assumption;
     let with = |has: bool| if has { "with" } else { "without" };
+    let xen = assumption.hypervisor == Hypervisor::Xen;
     let of = |isa: &Isa| match isa {
+        Isa::Vmx if xen => format!("APICv {} posted interrupts", with(assumption.apicv.posted_interrupts)),
+        Isa::Svm if xen => "nothing, as Xen uses no AVIC".to_owned(),
         Isa::Vmx => {
             let conclusions::prediction::Apicv { posted_interrupts, ipi_virtualization } = assumption.apicv;
             format!(
@@ -62,7 +67,10 @@ fn assumed(prediction: &Prediction) -> String {
         }
     };
     let mut said: Vec<String> = prediction.isas.iter().map(of).collect();
-    said.push(format!("the host ticks {} a second", counted(assumption.host_tick_hz.into(), "time")));
+    said.push(match xen {
+        true => "Xen has no tick".to_owned(),
+        false => format!("the host ticks {} a second", counted(assumption.host_tick_hz.into(), "time")),
+    });
     said.join("; ")
 }
 
@@ -196,6 +204,11 @@ fn verdict(prediction: &Prediction) -> String {
     };
     let exits = totals.gone_exits.percent_of(totals.exits as f64);
     let time = totals.gone_time_ns.percent_of(totals.time_ns as f64);
+    if !prediction.isas.is_empty() && prediction.isas.iter().all(|&isa| prediction.assumption.lacks_avic(isa))
+    {
+        return "None of the exits would go: Xen uses no AVIC. KVM would use it, where the processor has it."
+            .to_owned();
+    }
     let all_active = !prediction.already.is_empty() && totals.gone_exits.high <= 0.0;
     if all_active {
         return "Nothing would go: interrupt virtualization seems to be active already.".to_owned();

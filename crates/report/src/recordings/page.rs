@@ -15,7 +15,7 @@ pub(crate) fn eyebrow(files: &[Recording]) -> String {
         let origin = &file.origin;
         let kernel = origin.kernel.as_ref().map(|kernel| format!("Linux {kernel}"));
         let host = origin.host.clone().filter(|host| host != NAMELESS);
-        let parts = [Some(file.name.clone()), kernel, host, origin.processor.clone()];
+        let parts = [Some(file.name.clone()), origin.xen(), kernel, host, origin.processor.clone()];
         for part in parts.into_iter().flatten() {
             if !said.contains(&part) {
                 said.push(part);
@@ -98,6 +98,7 @@ fn fact_rows(file: &Recording) -> Vec<(&'static str, String)> {
         ("format", Some(origin.format.to_string())),
         ("version", origin.version.clone()),
         ("host", origin.host.clone().filter(|host| host != NAMELESS)),
+        ("hypervisor", origin.xen()),
         ("kernel", origin.kernel.clone()),
         ("processor", origin.processor.clone()),
         ("command", origin.command.clone()),

@@ -76,12 +76,13 @@ fn alarming(text: &str, colour: bool) -> String {
 }
 
 pub(crate) fn named(file: &Recording) -> String {
-    let Origin { format, version, host, kernel, processor, .. } = &file.origin;
+    let origin @ Origin { format, version, host, kernel, processor, .. } = &file.origin;
     let mut said = vec![match version {
         Some(version) => format!("{format}, version {version}"),
         None => format.to_string(),
     }];
     said.extend(host.as_ref().filter(|host| *host != NAMELESS).map(|host| format!("host {host}")));
+    said.extend(origin.xen());
     said.extend(kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
     said.extend(processor.clone());
     format!("{} ({})", file.name, said.join("; "))

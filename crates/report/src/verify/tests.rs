@@ -26,6 +26,7 @@ fn host() -> HostSide {
         enable_ipiv: None,
         kvm: None,
         iommus: Vec::new(),
+        xen: false,
     }
 }
 
@@ -132,6 +133,24 @@ fn a_quiet_host_is_told_what_to_do_and_a_micro_vm_is_kept_apart() {
     assert!(text.contains("not one of the VMs above"), "{text}");
     assert!(text.contains("a new one gets AVIC"), "{text}");
     assert!(text.contains("\u{1b}[1;32m"), "{text}");
+}
+
+#[test]
+fn a_control_domain_of_xen_is_not_said_to_run_vms_without_hardware() {
+    let mut seen = all(Vec::new(), Status::Unknown);
+    seen.host = HostSide {
+        module: None,
+        interrupt_virtualization: None,
+        kvm: Some("is not there".to_owned()),
+        xen: true,
+        ..host()
+    };
+    let text = flat(&terminal(&seen, 100, false));
+    assert!(text.contains("Xen this is its control domain"), "{text}");
+    for wrong in ["no VM here", "neither vmx nor svm", "/dev/kvm", "--provoke"] {
+        assert!(!text.contains(wrong), "{wrong}: {text}");
+    }
+    assert!(text.ends_with("what it leaves: `exitless stat --by vm,reason`."), "{text}");
 }
 
 #[test]

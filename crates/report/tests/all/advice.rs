@@ -54,7 +54,7 @@ fn assert_fits(text: &str) {
 
 #[test]
 fn advice_in_80_columns() {
-    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let (table, recordings) = (Table::load(exits::Hypervisor::Kvm).unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
     let text = terminal(&recordings, &advice, None, VIEW);
     assert_fits(&text);
@@ -63,7 +63,7 @@ fn advice_in_80_columns() {
 
 #[test]
 fn an_idle_audit_in_80_columns() {
-    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let (table, recordings) = (Table::load(exits::Hypervisor::Kvm).unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
     let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
     let text = terminal(&recordings, &advice, Some(&audits), VIEW);
@@ -73,7 +73,7 @@ fn an_idle_audit_in_80_columns() {
 
 #[test]
 fn advice_for_programs() {
-    let (table, recordings) = (Table::load().unwrap(), recordings());
+    let (table, recordings) = (Table::load(exits::Hypervisor::Kvm).unwrap(), recordings());
     let advice = advise(&table, &recordings.profile, recordings.observed_ns(), &facts());
     let audits: Vec<_> = advice.vms.iter().map(|vm| audit(vm, advice.observed_ns, 100.0)).collect();
     insta::assert_json_snapshot!(json(&recordings, &advice, Some(&audits)));
@@ -81,7 +81,7 @@ fn advice_for_programs() {
 
 #[test]
 fn no_exits_are_no_error() {
-    let (table, recordings) = (Table::load().unwrap(), Recordings::default());
+    let (table, recordings) = (Table::load(exits::Hypervisor::Kvm).unwrap(), Recordings::default());
     let advice = advise(&table, &recordings.profile, 0, &BTreeMap::new());
     assert!(terminal(&recordings, &advice, None, VIEW).contains("no exit to advise on"));
     assert!(terminal(&recordings, &advice, Some(&[]), VIEW).contains("No VM had an exit"));

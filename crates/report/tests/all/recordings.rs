@@ -1,7 +1,7 @@
 //! The output of recordings, against snapshots and limits of width.
 
 use crate::synthetic::{after_the_end, broken, hostile, part, whole, without_exits};
-use exits::{Dimension, Grouping, Order, Table, TimelineFigure, TimelineRows};
+use exits::{Dimension, Grouping, Hypervisor, Order, Table, TimelineFigure, TimelineRows};
 use report::timeline::Screen;
 use report::{profile, timeline};
 use traces::{Format, Recordings};
@@ -110,6 +110,24 @@ fn an_empty_table_is_explained_by_where_exits_come_from() {
         last_lines(without_exits(), format, REASON) + &last_lines(whole(), format, &[Dimension::Ipi])
     });
     insta::assert_snapshot!(texts.join("----\n"));
+}
+
+#[test]
+fn xen_is_named_beside_its_control_domains_kernel() {
+    let mut recordings = whole();
+    let origin = &mut recordings.files[0].origin;
+    (origin.hypervisor, origin.xen_version) = (Hypervisor::Xen, Some("4.20.1".to_owned()));
+    origin.kernel = None;
+    let head = |recordings: &Recordings| shown(recordings, REASON, 200).lines().next().unwrap().to_owned();
+    assert!(
+        head(&recordings).contains("Xen 4.20.1") && !head(&recordings).contains("Linux"),
+        "{}",
+        head(&recordings)
+    );
+    let page = profile::page(&recordings, &table(&recordings, REASON));
+    assert!(page.contains("Xen 4.20.1") && !page.contains("Linux Xen"));
+    recordings.files[0].origin.kernel = Some("6.12.90".to_owned());
+    assert!(head(&recordings).contains("Xen 4.20.1; Linux 6.12.90"), "{}", head(&recordings));
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Traced {
         let root = if root == Path::new("/") { Root::live() } else { Root::directory(root) };
         let control = XenControl::read(&root)?;
         let options = Options { tsc_hz: control.tsc_hz, isa: control.isa, ..Options::default() };
-        let (program, sums) = (live::xentrace_program(), Sums::default());
+        let (program, sums) = (live::xentrace_program(control.version.as_deref()), Sums::default());
         let name = program.display().to_string();
         let mut sink = sums.clone();
         let following = Following::start(&program, move |output| {

@@ -92,7 +92,7 @@ pub(super) fn next(
         return Err("Changes are advised for guests of kind \"qemu\" alone".to_owned());
     };
     let definition = definition_of(plan)?;
-    let table = Table::load().map_err(|error| error.to_string())?;
+    let table = Table::load(exits::Hypervisor::Kvm).map_err(|error| error.to_string())?;
     let facts = BTreeMap::from([(GUESTS, Facts::of(&definition))]);
     let advice = advise(&table, &recorded.profile, recorded.observed_ns, &facts);
     let mut found = Found::default();

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read, Write};
 
-use exits::{Isa, Profile};
+use exits::{Hypervisor, Isa, Profile};
 use serde::{Deserialize, Serialize};
 
 use super::schema::Header;
@@ -72,6 +72,14 @@ struct Host {
     kernel_release: Option<String>,
     #[serde(default)]
     cpu: Option<Processor>,
+    #[serde(default)]
+    hypervisor: Option<Xen>,
+}
+
+#[derive(Deserialize)]
+struct Xen {
+    #[serde(default)]
+    version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -188,12 +196,17 @@ pub(crate) fn read<S: Sink>(input: Input, options: Options, _: &mut S) -> Result
             profile.names.entry(vm).or_insert(name);
         }
     }
-    let host = read.host;
+    let (kernel, processor, xen) = match read.host {
+        Some(host) => (host.kernel_release, host.cpu.and_then(|cpu| cpu.name), host.hypervisor),
+        None => (None, None, None),
+    };
     let origin = Origin {
         version: read.exitless_version,
         host: read.host_name,
-        kernel: host.as_ref().and_then(|host| host.kernel_release.clone()),
-        processor: host.and_then(|host| host.cpu?.name),
+        hypervisor: if xen.is_some() { Hypervisor::Xen } else { Hypervisor::Kvm },
+        xen_version: xen.and_then(|xen| xen.version),
+        kernel,
+        processor,
         command: read.command,
         bytes,
         ..Origin::new(Format::Profile)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 
 use arrow_ipc::{Endianness, KeyValue, Message, MessageHeader};
-use exits::Span;
+use exits::{Hypervisor, Span};
 use flatbuffers::{ForwardsUOffset, Vector};
 use rustc_hash::FxHashMap;
 use zstd::bulk::Decompressor;
@@ -102,9 +102,14 @@ impl<'m> Metadata<'m> {
         let host: Option<serde_json::Value> =
             self.get(key::HOST).and_then(|json| serde_json::from_str(json).ok());
         let fact = |path: &str| Some(host.as_ref()?.pointer(path)?.as_str()?.to_owned());
+        // Xen's exits alone have times of its TSC.
+        let xen = self.get(key::CLOCK) == Some("TSC")
+            || host.as_ref().is_some_and(|host| host.get("hypervisor").is_some());
         let origin = Origin {
             version: text(key::VERSION),
             host: text(key::HOST_NAME),
+            hypervisor: if xen { Hypervisor::Xen } else { Hypervisor::Kvm },
+            xen_version: fact("/hypervisor/version"),
             kernel: fact("/kernel_release"),
             processor: fact("/cpu/name"),
             command: text(key::COMMAND),

@@ -1,5 +1,7 @@
 //! The events of a chunk, thread by thread.
 
+use exits::Span;
+
 use crate::decoder::Counts;
 use crate::event::Event;
 use crate::run::Run;
@@ -58,6 +60,8 @@ pub(super) struct Batch {
     pub(super) notes: Vec<(usize, Note)>,
     /// Time of the last event of each processor; zero for none.
     pub(super) last_of_cpu: [u64; CPUS],
+    /// The times of samples that are no events of interest.
+    pub(super) observed: Option<Span>,
     pub(super) counts: Counts,
     pub(super) undecoded: u64,
 }
@@ -70,6 +74,7 @@ impl Default for Batch {
             recent: [NONE; RECENT],
             notes: Vec::new(),
             last_of_cpu: [0; CPUS],
+            observed: None,
             counts: Counts::new(),
             undecoded: 0,
         }
@@ -82,6 +87,7 @@ impl Batch {
         self.recent = [NONE; RECENT];
         self.notes.clear();
         self.last_of_cpu = [0; CPUS];
+        self.observed = None;
         self.counts.clear();
         self.undecoded = 0;
     }
@@ -95,6 +101,14 @@ impl Batch {
         self.last_of_cpu[usize::from(event.cpu) % CPUS] = event.time_ns;
         let number = self.run_of(member);
         self.runs[number].push(event);
+    }
+
+    /// Notes the time of a sample that is no event of interest, if it has one.
+    pub(super) fn observe(&mut self, time_ns: Option<u64>) {
+        if let Some(time_ns) = time_ns.filter(|&time_ns| time_ns > 0) {
+            let time = Span { first_ns: time_ns, last_ns: time_ns };
+            self.observed = Some(self.observed.map_or(time, |before| before.join(time)));
+        }
     }
 
     /// The number of the run to which events of a thread belong; it changes with every note.

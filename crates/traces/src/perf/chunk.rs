@@ -71,19 +71,21 @@ fn first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[inline]
 fn sample(record: &[u8], schema: &Schema, batch: &mut Batch) {
-    let Some(layout) = schema.layout_of(record).filter(|layout| layout.tracepoint) else { return };
-    let Some(raw) = layout.raw(record) else { return };
+    let Some(layout) = schema.layout_of(record) else { return };
+    let at = |place: Option<u16>| place.map(usize::from);
+    let time_ns = at(layout.time).and_then(|at| u64_at(record, at));
+    let raw = layout.raw(record).filter(|_| layout.tracepoint);
+    let Some(raw) = raw else { return batch.observe(time_ns) };
     let mut event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: 0, kind: Kind::Exit };
     match schema.decoder.decode(raw, &mut event, &mut batch.counts) {
         Decoded::Event => {}
-        Decoded::Other => return,
+        Decoded::Other => return batch.observe(time_ns),
         Decoded::Undecoded => {
             batch.undecoded += 1;
-            return;
+            return batch.observe(time_ns);
         }
     }
-    let at = |place: Option<u16>| place.map(usize::from);
-    event.time_ns = at(layout.time).and_then(|at| u64_at(record, at)).unwrap_or(0);
+    event.time_ns = time_ns.unwrap_or(0);
     event.cpu = at(layout.cpu).and_then(|at| u32_at(record, at)).unwrap_or(0) as u16;
     let member = match at(layout.thread).and_then(|at| u64_at(record, at)) {
         Some(both) => Member::new(both),

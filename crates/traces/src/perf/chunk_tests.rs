@@ -164,3 +164,17 @@ fn what_is_no_exit_is_counted_apart() {
         assert_eq!((batch.undecoded, batch.counts.clone()), (1, vec![1]));
     }
 }
+
+#[test]
+fn samples_without_an_exit_have_times_too() {
+    let other = |time_ns| {
+        let mut other = exit(5, time_ns, 0);
+        let id = other.len() - 60;
+        other[id] ^= 1;
+        other
+    };
+    for batch in decoded(&[other(0), other(4), exit(5, 10, 0), other(90)]) {
+        assert_eq!(batch.observed, Some(exits::Span { first_ns: 4, last_ns: 90 }));
+    }
+    assert!(decoded(&[other(0), exit(5, 10, 0)]).iter().all(|batch| batch.observed.is_none()));
+}

@@ -56,7 +56,8 @@ pub(super) fn read(
     if schema.lacks_time() {
         warnings.push("Its samples have no times; record with perf's default sample format".into());
     }
-    let origin = Origin { format, version, host, kernel, processor, command, bytes: parts.bytes() };
+    let bytes = parts.bytes();
+    let origin = Origin { version, host, kernel, processor, command, bytes, ..Origin::new(format) };
     Ok(Reading { profile, origin, damage, warnings })
 }
 
@@ -93,6 +94,7 @@ impl Tally {
 }
 
 fn take<S: Sink>(batch: &mut Batch, assembly: &mut Assembly<'_, S>, tally: &mut Tally) {
+    batch.observed.iter().for_each(|&times| assembly.observed(times));
     let notes = std::mem::take(&mut batch.notes);
     let runs = batch.runs();
     let mut at = 0;

@@ -1,5 +1,7 @@
 //! Pages, decoded.
 
+use exits::Span;
+
 use super::feed::Chunk;
 use super::file::Flaw;
 use super::page::Page;
@@ -17,6 +19,8 @@ pub(super) struct Batch {
     pub(super) counts: Counts,
     pub(super) undecoded: u64,
     pub(super) flaws: Vec<Flaw>,
+    /// From the first event to the last, of interest or not.
+    pub(super) observed: Option<Span>,
     pub(super) cpu: u16,
     pub(super) buffer: usize,
     pub(super) reached_ns: u64,
@@ -29,6 +33,7 @@ impl Batch {
         self.counts.clear();
         self.undecoded = 0;
         self.flaws.clear();
+        self.observed = None;
         (self.cpu, self.buffer, self.reached_ns) = (chunk.cpu, chunk.buffer, chunk.reached_ns);
     }
 
@@ -80,16 +85,24 @@ pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
             batch.lost(count);
         }
         let mut event = Event { time_ns: 0, value: 0, extra: 0, thread: 0, cpu: chunk.cpu, kind: Kind::Exit };
-        let outcome = page.events(|ticks, raw| match decoder.decode(raw, &mut event, &mut batch.counts) {
-            Decoded::Event => {
-                event.time_ns = clock.ns(ticks);
-                event.thread = decoder.thread(raw).unwrap_or(0);
-                let new_run = batch.lost_here();
-                batch.push(&event, new_run);
+        let mut ends = None;
+        let outcome = page.events(|ticks, raw| {
+            ends = Some((ends.map_or(ticks, |(first, _)| first), ticks));
+            match decoder.decode(raw, &mut event, &mut batch.counts) {
+                Decoded::Event => {
+                    event.time_ns = clock.ns(ticks);
+                    event.thread = decoder.thread(raw).unwrap_or(0);
+                    let new_run = batch.lost_here();
+                    batch.push(&event, new_run);
+                }
+                Decoded::Other => {}
+                Decoded::Undecoded => batch.undecoded += 1,
             }
-            Decoded::Other => {}
-            Decoded::Undecoded => batch.undecoded += 1,
         });
+        if let Some((first, last)) = ends {
+            let times = Span { first_ns: clock.ns(first), last_ns: clock.ns(last) };
+            batch.observed = Some(batch.observed.map_or(times, |before| before.join(times)));
+        }
         if let (Err(place), true) = (outcome, page.whole) {
             broken(chunk, start + place, batch);
         }

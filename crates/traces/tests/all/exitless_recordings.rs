@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use exits::{Isa, Losses, Profile, Span};
+use exits::{Access, Direction, Isa, Losses, Profile, Span};
 use traces::exitless::{Header, Summary, Writer};
 use traces::{Error, ExitRecord, Format, Options, Reading, Sink, Source};
 
@@ -247,4 +247,28 @@ fn the_header_says_where_it_is_from() {
     assert_eq!(profile.names, BTreeMap::from([(vm, "web".to_owned())]));
     assert_eq!(profile.span, Some(Span { first_ns: 1, last_ns: u64::MAX }));
     assert_eq!(profile.events, BTreeMap::from([("kvm:kvm_exit".to_owned(), 34_592)]));
+}
+
+#[test]
+fn the_last_access_is_the_same_in_our_own_format() {
+    let lines = [
+        "1: kvm_exit: reason msr rip 0x1 info 0 0",
+        "2: kvm_msr: msr_write 830 = 0x8fd",
+        "3: kvm_nested_vmexit: vcpu 0 reason msr rip 0x1 info1 0x1 info2 0x0 intr_info 0x0 error_code 0x0",
+        "4: kvm_entry: vcpu 0",
+        "5: kvm_exit: reason msr rip 0x1 info 0 0",
+        "6: kvm_nested_vmexit: vcpu 0 reason msr rip 0x1 info1 0x1 info2 0x0 intr_info 0x0 error_code 0x0",
+        "7: kvm_entry: vcpu 0",
+    ];
+    let text: String = lines.iter().map(|line| format!("  mix-9   [000] d..1.  0.00000{line}\n")).collect();
+    let mut file = tempfile::NamedTempFile::with_suffix(".txt").unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    let profile = read(file.path(), &Options::default()).unwrap().profile;
+    let icr = Access::Msr { number: 0x830, direction: Direction::Write };
+    let accesses = |exits: &[ExitRecord]| exits.iter().map(|exit| exit.access).collect::<Vec<_>>();
+    assert_eq!(accesses(&kept(file.path())), [Some(icr), None]);
+    let mut again = Vec::new();
+    let mut sink = |exit: &ExitRecord| again.push(*exit);
+    traces::read_bytes(&converted(file.path(), &profile), &Options::default(), &mut sink).unwrap();
+    assert_eq!(accesses(&again), [Some(icr), None]);
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::truth::{Truth, assert_true, bytes, packed, read, read_bytes, truths};
-use exits::ExitReason;
-use traces::{Error, Format};
+use exits::{Access, Direction, ExitReason, Exits};
+use traces::{Error, ExitRecord, Format, Options, Recordings};
 
 fn path(name: &str) -> String {
     format!("trace-cmd/{name}")
@@ -162,4 +162,71 @@ fn reasons_that_are_not_known_are_counted_as_such() {
     assert_eq!(profile.losses.undecoded, 1);
     let reasons: Vec<_> = profile.reasons().into_keys().collect();
     assert_eq!(reasons, [ExitReason::svm(0x400), ExitReason::svm(0x7ff)]);
+}
+
+fn text(lines: &[&str]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Exits of one reason in ten seconds in which something else happens ten times a second.
+fn ten_seconds(exits: u64, every_us: u64) -> String {
+    let mut lines: Vec<_> = (0..100).map(|tenth| (tenth * 100_000, "sched_wakeup: comm=sh pid=3")).collect();
+    for exit in 0..exits {
+        lines.push((exit * every_us + 3, "kvm_exit: reason vintr rip 0x1 info 0 0"));
+        lines.push((exit * every_us + 5, "kvm_entry: vcpu 0"));
+    }
+    lines.sort_by_key(|line| line.0);
+    let seconds = |us| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    lines.iter().map(|(us, what)| format!("  mix-9   [000] d..1.  {}: {what}\n", seconds(*us))).collect()
+}
+
+#[test]
+fn the_time_goes_on_after_the_last_exit() {
+    for text in [ten_seconds(1000, 9_900), ten_seconds(100, 990)] {
+        let mut recordings = Recordings::new(Options::default());
+        recordings.add("text".to_owned(), read_bytes(text.as_bytes()).unwrap());
+        assert_eq!(recordings.observed_ns(), 9_900_000_000);
+    }
+}
+
+#[test]
+fn no_time_is_taken_across_a_loss_on_either_processor() {
+    let moved_to = text(&[
+        "  other-8 [001] d..1.  0.000005: kvm_exit: reason hlt rip 0x1 info 0 0",
+        "  mix-9   [000] d..1.  0.000010: kvm_exit: reason io rip 0x1 info 0 0",
+        "CPU:1 [LOST 7 EVENTS]",
+        "  mix-9   [001] d..1.  0.000060: kvm_entry: vcpu 0",
+    ]);
+    let profile = read_bytes(moved_to.as_bytes()).unwrap().profile;
+    assert_eq!((profile.losses.pairs_across_loss, profile.losses.lost_events), (1, 7));
+    assert_eq!(profile.reasons()[&ExitReason::svm(0x7b)].handling.count(), 0);
+    let moved_from = text(&[
+        "  mix-9   [000] d..1.  0.000010: kvm_exit: reason npf rip 0x1 info 0 0",
+        "CPU:0 [LOST 7 EVENTS]",
+        "  mix-9   [001] d..1.  0.000990: kvm_mmio: mmio read len 4 gpa 0xfee00020 val 0x0",
+        "  mix-9   [001] d..1.  0.000995: kvm_entry: vcpu 0",
+    ]);
+    let profile = read_bytes(moved_from.as_bytes()).unwrap().profile;
+    let read = &profile.accesses()[&Access::Mmio { address: 0xfee0_0020, direction: Direction::Read }];
+    assert_eq!((read.count, read.handling.count()), (1, 0));
+}
+
+#[test]
+fn an_ipi_of_the_fast_path_of_svm_has_its_exit() {
+    let lines = text(&[
+        "  mix-9   [000] d..1.  0.000005: kvm_entry: vcpu 0",
+        "  mix-9   [000] d..1.  0.000010: kvm_apic: apic_write APIC_ICR = 0x8fd",
+        "  mix-9   [000] d..1.  0.000011: kvm_msr: msr_write 830 = 0x8fd",
+        "  mix-9   [000] d..1.  0.000014: kvm_exit: reason msr rip 0x1 info 1 0",
+        "  mix-9   [000] d..1.  0.000019: kvm_entry: vcpu 0",
+    ]);
+    let icr = Access::Msr { number: 0x830, direction: Direction::Write };
+    let mut exits = Vec::new();
+    let profile = traces::read_bytes(lines.as_bytes(), &Options::default(), &mut |exit: &ExitRecord| {
+        exits.push((exit.access, exit.handling_ns));
+    });
+    let times = |exits: &Exits| (exits.count, exits.handling.count(), exits.handling.total_ns());
+    let accesses = profile.unwrap().profile.accesses();
+    assert_eq!(times(&accesses[&icr]), (1, 1, 8_000));
+    assert_eq!(exits, [(Some(icr), Some(5_000))]);
 }

@@ -46,6 +46,15 @@ fn error(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_recording_lasts_from_its_first_event_to_its_last_of_interest_or_not() {
+    // `kvm_update_master_clock` and `kvm_unmap_hva_range`, 10 ms after the last exit.
+    let span = Some(exits::Span { first_ns: 19_476_169_715, last_ns: 19_784_304_225 });
+    for name in ["plain.dat", "plain.report-t.txt"] {
+        assert_eq!(read(&path(name)).profile.span, span, "{name}");
+    }
+}
+
+#[test]
 fn counts_times_and_losses_are_those_that_trace_cmd_reports() {
     let truths = truths();
     for (name, _) in RECORDINGS {

@@ -26,6 +26,12 @@ pub(super) fn types(subject: &Subject<'_>) -> Option<Verdict> {
     if guests().next().is_none() {
         return Some(Verdict::pass("no guest runs").resting_on(&xen.domains));
     }
+    let Some(name) = crate::xen::technology(subject.isa) else {
+        let all = guests().map(called).collect::<Vec<_>>().join(", ");
+        return Some(
+            Verdict::pass(format!("Xen uses no AVIC for any type: {all}")).seen("xl list -l, type", all),
+        );
+    };
     let of = |wanted: fn(Option<XenGuestType>) -> bool| {
         let chosen = guests().filter(|domain| wanted(domain.guest_type));
         chosen.map(called).collect::<Vec<_>>().join(", ")
@@ -33,7 +39,6 @@ pub(super) fn types(subject: &Subject<'_>) -> Option<Verdict> {
     let pv = of(|kind| kind == Some(XenGuestType::Pv));
     let hardware = of(|kind| matches!(kind, Some(XenGuestType::Pvh | XenGuestType::Hvm)));
     let unknown = of(|kind| kind.is_none());
-    let name = subject.technology();
     let mut found = Vec::new();
     if !pv.is_empty() {
         found.push(format!("without {name} whatever the host has: {pv}"));

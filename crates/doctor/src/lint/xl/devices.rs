@@ -39,7 +39,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     row(
         "xl-pass-through",
         "Devices of the host",
-        "a device needs the IOMMU to reach a guest's memory, and VMX or SVM to interrupt it without Xen",
+        "a device needs the IOMMU to reach a guest's memory; Xen takes its interrupts, unless VT-d posts them (iommu=intpost)",
         "xl.cfg(5), pci and passthrough; xl(1), info, virt_caps",
         pass_through,
     ),

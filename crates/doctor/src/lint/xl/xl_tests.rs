@@ -127,6 +127,21 @@ fn rules_say_why_and_what_says_so_in_one_line() {
 fn the_host_decides_what_is_called_how_and_whether_devices_can_be_given_away() {
     let intel = HostSide::of_vendor(Isa::Vmx);
     assert_eq!(finding("xl-type", "type = 'pvh'", &intel).found, "PVH, which can have APICv");
+    let found = finding("xl-type", "type = 'pv'", &intel);
+    assert_eq!(
+        (found.state, found.found.as_str()),
+        (State::Fail, "PV, without APICv whatever the host supports")
+    );
+    let of_amd = |kind: &str| {
+        let found = finding("xl-type", &format!("type = '{kind}'"), &HostSide::of_vendor(Isa::Svm));
+        assert_eq!(found.state, State::Pass);
+        found.found
+    };
+    assert_eq!(of_amd("hvm"), "HVM; Xen uses no AVIC");
+    assert_eq!(
+        of_amd("pv"),
+        "PV: Xen delivers its interrupts as events; on AMD Xen has no AVIC for other types either"
+    );
     let without = HostSide { xen_iommu: Some(false), ..HostSide::default() };
     let found = finding("xl-pass-through", "pci = [ '03:10.0' ]", &without);
     assert_eq!((found.state, found.found.as_str()), (State::Fail, "Xen uses no IOMMU on this host"));

@@ -60,7 +60,10 @@ pub(in crate::commands) fn run(
         if now >= next_look {
             next_look = now + LOOK;
             let vms = Vms::discover(Path::new(HOST)).map(|found| found.vms).unwrap_or_default();
-            follow(&mut profiler, &vms, processes, &mut followed, &mut names)?;
+            // In a container the numbers of these processes are not those that the programs see.
+            if live::in_first_pid_namespace(Path::new(HOST)) {
+                follow(&mut profiler, &vms, processes, &mut followed, &mut names)?;
+            }
             look(&vms);
         }
         profiler.drain()?;

@@ -1,16 +1,15 @@
 //! `exitless record` on a host of Xen.
 
-use std::collections::BTreeSet;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use exits::Span;
+use exits::{Losses, Span};
 use files::Replacement;
-use traces::exitless::{Packing, Summary, WriteError, Writer, write_profile};
+use traces::exitless::{Header, Packing, Summary, WriteError, Writer, write_profile};
 use traces::{AccessRecord, ExitRecord, Sink, Sums};
 
 use super::{Course, Recorded, header};
@@ -21,17 +20,16 @@ const STEP: Duration = Duration::from_millis(20);
 /// The interval of flushing, which limits the loss if this process is killed.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Writes exits, and remembers their domains.
-struct Keeper {
-    writer: Writer<File>,
+/// The recording under construction, which xentrace's reader fills.
+struct Keeper<W: Write + Send>(Arc<Mutex<Kept<W>>>);
+
+struct Kept<W: Write + Send> {
+    writer: Writer<W>,
     domains: BTreeSet<u32>,
-    flushed: Instant,
-    /// The first error; `failed` is set with it, for the waiting thread.
-    failure: Option<WriteError>,
-    failed: Arc<AtomicBool>,
+    losses: Losses,
 }
 
-impl Sink for Keeper {
+impl<W: Write + Send> Sink for Keeper<W> {
     const WANTS_ACCESSES: bool = true;
 
     fn exit(&mut self, exit: &ExitRecord) {
@@ -39,13 +37,36 @@ impl Sink for Keeper {
     }
 
     fn exit_with(&mut self, exit: &ExitRecord, accesses: &[AccessRecord]) {
-        self.domains.extend(exit.vcpu.vm);
-        self.writer.exit_with(exit, accesses);
-        if self.failure.is_none() && self.flushed.elapsed() >= FLUSH {
-            self.flushed = Instant::now();
-            self.failure = self.writer.flush().err();
-            self.failed.store(self.failure.is_some(), Ordering::Relaxed);
-        }
+        let mut kept = self.lock();
+        kept.domains.extend(exit.vcpu.vm);
+        kept.losses.exits_without_entry += u64::from(exit.handling_ns.is_none());
+        kept.writer.exit_with(exit, accesses);
+    }
+
+    fn lost(&mut self, events: u64) {
+        let losses = &mut self.lock().losses;
+        losses.lost_events = losses.lost_events.saturating_add(events);
+    }
+}
+
+impl<W: Write + Send> Keeper<W> {
+    fn new(writer: Writer<W>) -> Self {
+        Self(Arc::new(Mutex::new(Kept { writer, domains: BTreeSet::new(), losses: Losses::default() })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept<W>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the exits so far, with the losses and the names so far.
+    fn flush(&self, names: impl FnOnce(&BTreeSet<u32>) -> BTreeMap<u32, String>) -> Result<(), WriteError> {
+        // Reading names takes time, in which xentrace's buffers may not overflow.
+        let domains = self.lock().domains.clone();
+        let names = names(&domains);
+        let mut kept = self.lock();
+        let losses = kept.losses;
+        kept.writer.set_summary(Summary { losses, names, ..Summary::default() });
+        kept.writer.flush()
     }
 }
 
@@ -54,35 +75,36 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     let cannot = || format!("Could not write {}", output.display());
     let mut place = Replacement::begin(output, 0o666).with_context(cannot)?;
     let file = place.file().try_clone().with_context(cannot)?;
-    let mut about = header(host.isa())?;
-    about.isa = host.control.isa;
+    let mut about = about(&host)?;
     // The records' times are ticks of Xen's TSC since the processors' start.
     (about.clock, about.start_ns) = (Some("TSC".to_owned()), None);
     let writer = Writer::new(file.try_clone().with_context(cannot)?, &about).with_context(cannot)?;
     // An older recording is replaced only now; this one exists from here on, however it ends.
     place.place().with_context(cannot)?;
-    let failed = Arc::new(AtomicBool::new(false));
-    let keeper = Keeper {
-        writer,
-        domains: BTreeSet::new(),
-        flushed: Instant::now(),
-        failure: None,
-        failed: Arc::clone(&failed),
-    };
-    let following = host.follow(keeper)?;
-    let seconds = wait(&following, &failed, course)?;
-    let (reading, mut keeper) = following.finish()?;
+    let keeper = Keeper::new(writer);
+    let following = host.follow(Keeper(Arc::clone(&keeper.0)))?;
+    let (mut flushed, mut failure) = (Instant::now(), None);
+    let seconds = wait(&following, course, || {
+        if flushed.elapsed() >= FLUSH {
+            flushed = Instant::now();
+            failure = keeper.flush(|domains| host.names_of(domains)).err();
+        }
+        failure.is_none()
+    })?;
+    let (reading, _) = following.finish()?;
+    let kept = Arc::into_inner(keeper.0).context("Xentrace's records are still being read")?;
+    let Kept { writer, domains, .. } = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
     warn(&reading.warnings);
     let losses = reading.profile.losses;
     let summary = Summary {
         losses,
-        names: host.names_of(&std::mem::take(&mut keeper.domains)),
+        names: host.names_of(&domains),
         events: reading.profile.events,
         last_ns: reading.profile.span.map(|span| span.last_ns),
     };
-    let so_far = keeper.writer.written();
-    let (written, failure) = match keeper.writer.finish(summary) {
-        Ok(written) => (written, keeper.failure),
+    let so_far = writer.written();
+    let (written, failure) = match writer.finish(summary) {
+        Ok(written) => (written, failure),
         Err(error) => (so_far, Some(error)),
     };
     let mut whole = failure.is_none() && reading.damage.is_none();
@@ -101,12 +123,11 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
 pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> anyhow::Result<Recorded> {
     let cannot = || format!("Could not write {}", output.display());
     let first_ns = live::monotonic_ns();
-    let mut about = header(host.isa())?;
-    about.isa = host.control.isa;
+    let mut about = about(&host)?;
     // Errors of writing are found before hours have passed.
     let new = Replacement::begin(output, 0o666).with_context(cannot)?;
     let following = host.follow(Sums::default())?;
-    let seconds = wait(&following, &AtomicBool::new(false), course)?;
+    let seconds = wait(&following, course, || true)?;
     let (reading, sums) = following.finish()?;
     warn(&reading.warnings);
     let mut profile = sums.take();
@@ -129,16 +150,58 @@ pub(super) fn profile(mut host: XenHost, output: &Path, course: &mut Course) -> 
     })
 }
 
-/// Waits for the end, and returns the elapsed seconds.
+/// The facts of this host. It is Xen's also if its control domain does not say so.
+fn about(host: &XenHost) -> anyhow::Result<Header> {
+    let mut about = header(host.isa())?;
+    about.isa = host.control.isa;
+    if let Some(fingerprint) = &mut about.host {
+        fingerprint.hypervisor.get_or_insert_default();
+    }
+    Ok(about)
+}
+
+/// Waits for the end, or until `goes_on` is false, and returns the elapsed seconds.
 fn wait<S: Send + 'static>(
     following: &Following<S>,
-    failed: &AtomicBool,
     course: &mut Course,
+    mut goes_on: impl FnMut() -> bool,
 ) -> anyhow::Result<f64> {
-    while !following.has_ended() && !failed.load(Ordering::Relaxed) && course.wait(STEP)? {}
+    while !following.has_ended() && goes_on() && course.wait(STEP)? {}
     Ok(course.began.elapsed().as_secs_f64())
 }
 
 fn warn(warnings: &[String]) {
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use exits::{ExitReason, Vcpu};
+    use traces::{Options, Source};
+
+    #[test]
+    fn a_recording_that_is_cut_has_the_losses_and_the_names_so_far() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let to = file.reopen().unwrap();
+        let mut keeper = Keeper::new(Writer::new(to, &Header::default()).unwrap());
+        let exit = |time_ns| ExitRecord {
+            time_ns,
+            vcpu: Vcpu { vm: Some(3), number: Some(0), thread: None },
+            cpu: 0,
+            reason: ExitReason::vmx(12),
+            guest_rip: 0,
+            access: None,
+            handling_ns: Some(10),
+        };
+        keeper.exit(&exit(100));
+        keeper.lost(5);
+        let named = |domains: &BTreeSet<u32>| domains.iter().map(|&one| (one, "web".to_owned())).collect();
+        keeper.flush(named).unwrap();
+        keeper.exit(&exit(200));
+        let read = traces::read(&Source::from(file.path()), &Options::default(), &mut ()).unwrap();
+        assert!(read.damage.is_some());
+        assert_eq!((read.profile.total(), read.profile.losses.lost_events), (1, 5));
+        assert_eq!(read.profile.names, BTreeMap::from([(3, "web".to_owned())]));
+    }
 }

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use host::vms::Vms;
-use live::Watch;
-use live::pause;
-use report::vms::Running;
+use live::statistics::{StatisticsSource, VmStatistics};
+use live::{Watch, pause};
+use report::vms::{Counted, Running};
 
 use super::{Arguments, Pace};
 use crate::commands::vms::{exit_code, since, source};
@@ -22,27 +22,22 @@ pub(super) fn run(
     error: anyhow::Error,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    let root = Path::new(HOST);
-    let found = Vms::discover(root)?;
-    let vms = found.select(arguments.watch.wanted())?;
-    if vms.is_empty() {
+    let mut counting = Counting::begin(Path::new(HOST), arguments.watch.wanted())?;
+    if counting.before.is_empty() {
         return Err(error);
     }
     tracing::warn!("{error}");
     tracing::warn!("KVM's own statistics are shown instead: exits by few reasons, and no handling times");
-    let mut source = source(root, &vms);
-    let mut before = source.read();
+    let processes = counting.before.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
+    let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
+    let watched = Watched::of(&Watch { processes: asked, ..Watch::default() }, &arguments.watch);
     let mut show = || -> anyhow::Result<ExitCode> {
-        let now = source.read();
-        let counted = since(now.clone(), &before);
-        before = now;
-        let running = Running { found: &found, vms: &vms, counted: Some(&counted) };
+        let counted = counting.read()?;
+        let vms = counting.found.select(arguments.watch.wanted())?;
+        let running = Running { found: &counting.found, vms: &vms, counted: Some(&counted) };
         print(&running, arguments.json)?;
         Ok(ExitCode::from(exit_code(&running)))
     };
-    let processes = vms.iter().filter_map(|vm| u32::try_from(vm.pid).ok());
-    let asked = (!arguments.watch.wanted().is_empty()).then(|| processes.collect());
-    let watched = Watched::of(&Watch { processes: asked, ..Watch::default() }, &arguments.watch);
     if let Some(workload) = Workload::start(&arguments.command)? {
         let status = workload.wait(stop, || ())?;
         show()?;
@@ -61,6 +56,36 @@ pub(super) fn run(
     }
 }
 
+/// The VMs of the tables, and their last reading.
+struct Counting<'a> {
+    root: &'a Path,
+    wanted: &'a [String],
+    found: Vms,
+    source: StatisticsSource,
+    before: Vec<VmStatistics>,
+}
+
+impl<'a> Counting<'a> {
+    fn begin(root: &'a Path, wanted: &'a [String]) -> anyhow::Result<Self> {
+        let found = Vms::discover(root)?;
+        let mut source = source(root, &found.select(wanted)?);
+        let before = source.read();
+        Ok(Self { root, wanted, found, source, before })
+    }
+
+    /// The counters now, with the changes since the last reading. If no VMs were asked for, they are of those that run now.
+    fn read(&mut self) -> anyhow::Result<Vec<Counted>> {
+        if self.wanted.is_empty() {
+            self.found = Vms::discover(self.root)?;
+            self.source.watch(&self.found.vms);
+        }
+        let now = self.source.read();
+        let counted = since(now.clone(), &self.before);
+        self.before = now;
+        Ok(counted)
+    }
+}
+
 fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if json {
@@ -71,4 +96,56 @@ fn print(running: &Running<'_>, json: bool) -> anyhow::Result<()> {
         writeln!(out)?;
     }
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A process with a VM, whose counter of exits is in debugfs.
+    fn start(root: &Path, pid: u32) {
+        let process = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(process.join("fd")).unwrap();
+        fs::create_dir_all(process.join(format!("task/{pid}"))).unwrap();
+        symlink("anon_inode:kvm-vm", process.join("fd/3")).unwrap();
+        symlink("/usr/bin/qemu", process.join("exe")).unwrap();
+        let stat = format!("{pid} (qemu) S 1{} 1234 5 6\n", " 0".repeat(17));
+        let command = format!("qemu\0-name\0vm{pid}\0");
+        for (name, text) in [("stat", stat.as_str()), ("cmdline", &command), ("comm", "qemu\n")] {
+            fs::write(process.join(name), text).unwrap();
+        }
+        fs::write(process.join(format!("task/{pid}/comm")), "qemu\n").unwrap();
+        count(root, pid, 10);
+    }
+
+    fn count(root: &Path, pid: u32, exits: u64) {
+        let directory = root.join(format!("sys/kernel/debug/kvm/{pid}-3"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("exits"), format!("{exits}\n")).unwrap();
+    }
+
+    #[test]
+    fn vms_that_start_later_are_seen_and_those_that_ended_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("proc")).unwrap();
+        fs::write(root.join("proc/stat"), "btime 1700000000\n").unwrap();
+        start(root, 8);
+        let mut counting = Counting::begin(root, &[]).unwrap();
+        let mut read = || {
+            let counted = counting.read().unwrap();
+            assert_eq!(counting.found.vms.len(), counted.len());
+            let grown = |one: &Counted| one.change.as_ref().map(|change| change.total["exits"]);
+            counted.iter().map(|one| (one.statistics.pid, grown(one))).collect::<Vec<_>>()
+        };
+        // In front of the first one.
+        start(root, 7);
+        count(root, 8, 15);
+        assert_eq!(read(), [(7, None), (8, Some(5))]);
+        fs::remove_dir_all(root.join("proc/8")).unwrap();
+        count(root, 7, 12);
+        assert_eq!(read(), [(7, Some(2))]);
+    }
 }

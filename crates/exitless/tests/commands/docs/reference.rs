@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use exits::{ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, Virtualized};
+use exits::{ExitReason, InhibitNumbering, InhibitReason, Isa, KernelVersion, UnknownReason, Virtualized};
 
 use super::pages::top;
 use crate::command::{out, run};
@@ -104,6 +104,29 @@ fn every_command_is_in_the_list_of_commands() {
         .filter(|name| !page.contains(&format!("`exitless {name}")) && !page.contains(&format!("`{name}`")))
         .collect();
     assert!(missing.is_empty(), "docs/commands.md lacks {missing:?}");
+}
+
+#[test]
+fn numbers_as_examples_of_reasons_without_a_name_have_none() {
+    let mut texts = vec![("the error's text".to_owned(), UnknownReason(String::new()).to_string())];
+    for entry in std::fs::read_dir(top().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            texts.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+    let mut seen = 0;
+    for (name, text) in &texts {
+        for word in text.split(|character: char| !character.is_ascii_alphanumeric() && character != ':') {
+            let number = word.strip_prefix("vmx:").or_else(|| word.strip_prefix("svm:"));
+            if number.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit())) {
+                let reason: ExitReason = word.parse().unwrap();
+                assert_eq!(reason.name(), None, "{word} in {name}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 2);
 }
 
 #[test]

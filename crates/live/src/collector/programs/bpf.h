@@ -24,7 +24,6 @@ enum map_type {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
 	MAP_PERF_EVENT_ARRAY = 4,
-	MAP_PERCPU_HASH = 5,
 	MAP_PERCPU_ARRAY = 6,
 	MAP_RINGBUF = 27,
 };

@@ -58,9 +58,13 @@ struct {
 	TYPE(value, struct cell);
 } cells SEC(".maps");
 
-/* For what they have no room for: all threads together, so each processor has its own. */
+/*
+ * For what they have no room for: all threads together, so each processor has its own, and its number in place of the
+ * thread's. The loader gives the room. No map of a value for each processor, which would take memory for all keys of all
+ * possible ones: programs of tracepoints may not have it allocated when it is needed (before Linux 6.1).
+ */
 struct {
-	NUMBER(type, MAP_PERCPU_HASH);
+	NUMBER(type, MAP_HASH);
 	NUMBER(max_entries, 2048);
 	TYPE(key, struct cell_key);
 	TYPE(value, struct cell);
@@ -205,7 +209,7 @@ static __attribute__((noinline)) struct cell *new_cell(struct vcpu *vcpu, struct
 	/* Exits by their reasons need what room is left. */
 	if (key->kind != KIND_REASON)
 		make_other(key);
-	key->thread = 0;
+	key->thread = get_smp_processor_id();
 	empty.key = *key;
 	cell = map_lookup_elem(&other_cells, key);
 	if (cell)
@@ -356,4 +360,15 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 	if (sort >= SORT_AVIC)
 		pending->since_ns = vcpu->exit_ns;
 	vcpu->waiting |= 1 << sort;
+}
+
+/* If its exit follows it is handled from there on, else it is counted alone. */
+INLINE void note_early(void *context, struct vcpu *vcpu, u32 sort, u32 follows)
+{
+	if (follows) {
+		vcpu->pending[sort].since_ns = vcpu->exit_ns;
+		vcpu->waiting |= 1 << sort;
+	} else {
+		add_access(vcpu, sort, 0, 0);
+	}
 }

@@ -95,7 +95,10 @@ struct vcpu {
 	/* A bit for each sort that waits. */
 	u8 waiting;
 	/* Cells that its accesses have got. */
-	u32 access_cells;
+	u16 access_cells;
+	/* A bit for each sort that came before the event of its exit. */
+	u8 early;
+	u8 unused;
 	struct pending pending[SORTS];
 };
 
@@ -243,7 +246,37 @@ INLINE void close_last(void *context, struct vcpu *vcpu)
 	}
 }
 
-INLINE int left_guest(struct vcpu *vcpu, u32 reason)
+/* `SVM_EXIT_MSR` of include/uapi/asm/svm.h. */
+#define SVM_EXIT_MSR 0x7c
+
+/*
+ * Before Linux 6.5, KVM for AMD sends the IPI that a guest requests of its x2APIC, and traces both accesses, before it traces
+ * the exit.
+ */
+INLINE u32 can_be_early(u32 sort)
+{
+	return svm && (sort == SORT_MSR || sort == SORT_APIC);
+}
+
+INLINE void keep_early(struct vcpu *vcpu, u32 kind, u32 sort, u64 value)
+{
+	struct pending *pending = &vcpu->pending[sort];
+	pending->value = value;
+	pending->kind = kind;
+	vcpu->early |= 1 << sort;
+}
+
+INLINE void take_early(void *context, struct vcpu *vcpu)
+{
+	u32 early = vcpu->early, follows = vcpu->reason == SVM_EXIT_MSR;
+	vcpu->early = 0;
+	if (early & (1 << SORT_APIC))
+		note_early(context, vcpu, SORT_APIC, follows);
+	if (early & (1 << SORT_MSR))
+		note_early(context, vcpu, SORT_MSR, follows);
+}
+
+INLINE int left_guest(void *context, struct vcpu *vcpu, u32 reason)
 {
 	if (!vcpu || vcpu->ignored)
 		return KEEP;
@@ -252,6 +285,8 @@ INLINE int left_guest(struct vcpu *vcpu, u32 reason)
 	vcpu->mmio_start_ns = now;
 	vcpu->reason = reason;
 	note_exit(vcpu);
+	if (UNLIKELY(vcpu->early))
+		take_early(context, vcpu);
 	return KEEP;
 }
 
@@ -265,30 +300,31 @@ INLINE int entered_guest(void *context, struct vcpu *vcpu)
 	return KEEP;
 }
 
-/* The vCPU of this thread, if an exit of it is being handled: an event can be part of nothing else. */
-INLINE struct vcpu *vcpu_in_exit(void)
+/* The vCPU that this thread ran last. */
+INLINE struct vcpu *vcpu_of_thread(void)
 {
 	if (!running)
 		return 0;
 	u32 thread = get_current_pid_tgid();
 	u64 *key = map_lookup_elem(&keys, &thread);
-	struct vcpu *vcpu = key ? find_vcpu(*key) : 0;
-	return vcpu && vcpu->exit_ns ? vcpu : 0;
+	return key ? find_vcpu(*key) : 0;
 }
 
 INLINE int accessed(void *context, u32 kind, u32 sort, u64 value)
 {
-	struct vcpu *vcpu = vcpu_in_exit();
-	if (vcpu)
+	struct vcpu *vcpu = vcpu_of_thread();
+	if (vcpu && vcpu->exit_ns)
 		note_access(context, vcpu, kind, sort, value);
+	else if (can_be_early(sort) && vcpu && !vcpu->ignored && vcpu->id == get_current_pid_tgid())
+		keep_early(vcpu, kind, sort, value);
 	return KEEP;
 }
 
 /* Whose exit it was: it goes by the reason for which the processor left the nested guest, whatever L1 is told. */
 INLINE int nested(void *context, u32 kind)
 {
-	struct vcpu *vcpu = vcpu_in_exit();
-	if (vcpu)
+	struct vcpu *vcpu = vcpu_of_thread();
+	if (vcpu && vcpu->exit_ns)
 		note_access(context, vcpu, kind, SORT_NESTED, vcpu->reason);
 	return KEEP;
 }

@@ -35,7 +35,7 @@ SEC("raw_tp/kvm_exit") int raw_exit(u64 *arguments)
 	close_last(arguments, vcpu);
 	if (UNLIKELY(!vcpu || vcpu->id != id))
 		vcpu = begin_vcpu(vcpu, key, id, raw_number((void *)key));
-	return left_guest(vcpu, raw_reason((void *)key));
+	return left_guest(arguments, vcpu, raw_reason((void *)key));
 }
 
 SEC("raw_tp/kvm_entry") int raw_entry(u64 *arguments)

@@ -99,3 +99,10 @@ INLINE void note_access(void *context, struct vcpu *vcpu, u32 kind, u32 sort, u6
 	u64 since_ns = sort >= SORT_AVIC ? vcpu->exit_ns : now;
 	give(context, vcpu, handling_ns, since_ns, RECORD_ACCESS, kind, value);
 }
+
+INLINE void note_early(void *context, struct vcpu *vcpu, u32 sort, u32 follows)
+{
+	struct pending *pending = &vcpu->pending[sort];
+	if (follows)
+		give(context, vcpu, UNKNOWN, vcpu->exit_ns, RECORD_ACCESS, pending->kind, pending->value);
+}

@@ -24,7 +24,7 @@ SEC("tracepoint/kvm/kvm_exit") int tracepoint_exit(void *record)
 	close_last(record, vcpu);
 	if (UNLIKELY(!vcpu || vcpu->id != id))
 		vcpu = begin_vcpu(vcpu, key, id, NO_VCPU);
-	return left_guest(vcpu, field(record, exit_reason_at, 4));
+	return left_guest(record, vcpu, field(record, exit_reason_at, 4));
 }
 
 SEC("tracepoint/kvm/kvm_entry") int tracepoint_entry(void *record)
