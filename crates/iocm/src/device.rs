@@ -17,10 +17,14 @@ pub enum ResizeError {
     #[error("A device of this kind has no size")]
     Unsized,
     /// The new size is not valid.
-    #[error("A disk's size must be a multiple of 512 bytes, and at least its present size ({now})")]
+    #[error(
+        "A disk's size must be a multiple of its blocks of {block} bytes, and at least its present size ({now})"
+    )]
     Size {
         /// The present size, bytes.
         now: u64,
+        /// The block size in the guest, bytes.
+        block: u64,
     },
     /// The block device is smaller, and cannot be grown from here.
     #[error("{path} has {has} bytes and cannot be grown from here: make it larger first")]

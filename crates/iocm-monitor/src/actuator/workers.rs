@@ -100,11 +100,13 @@ impl Workers {
     }
 
     /// The CPUs that workers of the daemon with this process may have: those of its control group, or of the monitor's where
-    /// the daemon's process cannot be seen.
+    /// the daemon's process cannot be seen. In a container the daemon has another number than here, which some other process
+    /// may have.
     fn usable(&self, daemon: Option<i32>) -> Result<Vec<Core>, Trouble> {
         let online = online(&self.root).ok_or(Trouble::Unreadable("the CPUs that are on"))?;
         let of = |pid: i32| ThreadId { pid, tid: pid }.cpuset(&self.root);
-        let seen = daemon.filter(|pid| self.root.join(format!("proc/{pid}")).exists());
+        let comm = |pid: &i32| std::fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
+        let seen = daemon.filter(|pid| comm(pid).is_ok_and(|name| name.trim_end() == "exitless"));
         let allowed = seen.or_else(|| i32::try_from(std::process::id()).ok()).and_then(of);
         let nodes = nodes(&self.root);
         let may = |cpu: &u32| {

@@ -117,7 +117,8 @@ fn the_cores_are_those_of_the_daemon_s_control_group() {
     let host = host();
     let own = std::process::id();
     let files = format!(
-        "\n== /proc/4242/cgroup\n0::/daemon\n== /proc/4242/task/4242/cgroup\n0::/daemon\n\
+        "\n== /proc/4242/comm\nexitless\n== /proc/4243/comm\nsystemd\n== /proc/4243/task/4243/cgroup\n0::/daemon\n\
+         == /proc/4242/cgroup\n0::/daemon\n== /proc/4242/task/4242/cgroup\n0::/daemon\n\
          == /proc/{own}/cgroup\n0::/monitor\n== /proc/{own}/task/{own}/cgroup\n0::/monitor\n\
          == /sys/fs/cgroup/daemon/cpuset.cpus.effective\n1-2\n== /sys/fs/cgroup/monitor/cpuset.cpus.effective\n2-3\n"
     );

@@ -90,9 +90,9 @@ impl BlockDevice {
     /// The device over a file that is open.
     fn over(storage: Storage, options: BlockOptions) -> Result<Arc<Self>, StorageError> {
         storage.check_block_size(options.block_size)?;
-        let size = storage.size()?.unwrap_or(options.null_size);
+        let (size, block) = (storage.size()?.unwrap_or(options.null_size), u64::from(options.block_size));
         Ok(Arc::new(Self {
-            capacity: AtomicU64::new(size / SECTOR),
+            capacity: AtomicU64::new(size / block * block / SECTOR),
             requests: Limit::new(options.requests_a_second),
             bytes: Limit::new(options.bytes_a_second),
             storage,
@@ -160,13 +160,14 @@ impl Device for Arc<BlockDevice> {
             _ => ResizeError::Unsized,
         })?;
         let wanted = bytes.or(has).unwrap_or(now);
-        if wanted < now || !wanted.is_multiple_of(SECTOR) && bytes.is_some() {
-            return Err(ResizeError::Size { now });
+        let block = u64::from(self.options.block_size);
+        if wanted < now || !wanted.is_multiple_of(block) && bytes.is_some() {
+            return Err(ResizeError::Size { now, block });
         }
         if has.is_some_and(|has| has < wanted) {
             self.storage.grow(wanted)?;
         }
-        self.capacity.store(wanted / SECTOR, Ordering::Relaxed);
+        self.capacity.store(wanted / block * block / SECTOR, Ordering::Relaxed);
         Ok(())
     }
 

@@ -44,15 +44,13 @@ impl Limit {
             return None;
         }
         let given = self.given.load(Ordering::Relaxed);
-        // At a low rate one unit takes longer than that.
-        let (passed, most) = (now.saturating_sub(given), BURST_NS.max(SECOND.div_ceil(rate)));
-        let credit = u128::from(passed.min(most)) * u128::from(rate) / u128::from(SECOND);
-        let to = if passed > most { now } else { given.saturating_add(time_of(credit, rate)) };
+        let credit = u128::from(now.saturating_sub(given)) * u128::from(rate) / u128::from(SECOND);
+        let to = given.saturating_add(time_of(credit, rate));
         // Only one of several queues adds the credit of the same time.
         if credit > 0 && self.given.compare_exchange(given, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             let most = (u128::from(BURST_NS) * u128::from(rate) / u128::from(SECOND)).max(1) as i64;
-            let credit = credit as i64;
+            let credit = i64::try_from(credit).unwrap_or(i64::MAX);
             let add = |before: i64| Some(before.saturating_add(credit).min(most));
             let _ = self.credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         }
@@ -130,17 +128,17 @@ mod tests {
         assert_eq!(limit.wait(0), None);
     }
 
-    /// The units that a device takes in so many nanoseconds, each as soon as a limit of this rate allows it, but waits that end late by
-    /// `late` nanoseconds.
-    fn used_in(time: u64, rate: u64, late: u64) -> u64 {
+    /// The units that a device takes in so many nanoseconds by requests of `size` units, each as soon as a limit of this rate
+    /// allows it, but waits that end late by `late` nanoseconds.
+    fn used_in(time: u64, rate: u64, size: u64, late: u64) -> u64 {
         let limit = Limit::new(rate);
         let (mut now, mut used) = (5 * SECOND, 0);
         let end = now + time;
         while now < end {
             match limit.wait(now) {
                 None => {
-                    limit.take(1);
-                    used += 1;
+                    limit.take(size);
+                    used += size;
                 }
                 Some(wait) => now += wait + late,
             }
@@ -150,22 +148,30 @@ mod tests {
 
     #[test]
     fn a_second_gives_what_was_asked_for() {
-        let used = used_in(SECOND, 1000, 0);
+        let used = used_in(SECOND, 1000, 1, 0);
         assert!((995..=1025).contains(&used), "{used}");
     }
 
     #[test]
     fn a_worker_that_wakes_up_late_still_gives_the_rate() {
-        for rate in [1000, 10_000, 50_000, 333_333] {
-            let used = used_in(SECOND, rate, 50_000);
+        for rate in [50, 1000, 10_000, 50_000, 333_333] {
+            let used = used_in(SECOND, rate, 1, 50_000);
             assert!((rate * 98 / 100..=rate * 103 / 100).contains(&used), "{used} at {rate} a second");
+        }
+    }
+
+    #[test]
+    fn requests_larger_than_a_burst_get_the_rate_too() {
+        for (rate, size) in [(1 << 20, 1 << 20), (10 << 20, 1 << 20), (100 << 20, 4 << 20)] {
+            let used = used_in(20 * SECOND, rate, size, 50_000);
+            assert!((rate * 19..=rate * 21).contains(&used), "{used} by {size} at {rate} a second");
         }
     }
 
     #[test]
     fn low_rates_give_something_too() {
         for rate in [1, 7, 49, 50, 51] {
-            let used = used_in(20 * SECOND, rate, 0);
+            let used = used_in(20 * SECOND, rate, 1, 0);
             assert!((rate * 19..=rate * 20 + 1).contains(&used), "{used} in 20 s at {rate} a second");
         }
     }
@@ -178,6 +184,7 @@ mod tests {
         limit.take(4 << 20);
         let wait = limit.wait(now).unwrap();
         assert!((SECOND * 39 / 10..SECOND * 41 / 10).contains(&wait), "{wait}");
+        assert_eq!(limit.wait(now + wait), None);
         limit.set(0);
         assert_eq!(limit.wait(now), None);
     }

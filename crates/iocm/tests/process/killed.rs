@@ -35,7 +35,8 @@ impl Connection for FrontEnd {
 
     fn go_on(socket: &Path, driver: &Driver, kept: Option<Self::Kept>) -> (Self, Self::Kept) {
         let mut front = connect(socket);
-        front.negotiate(driver, 0).unwrap();
+        // VIRTIO_BLK_F_FLUSH: without it each write would wait for the disk.
+        front.negotiate(driver, 1 << 9).unwrap();
         let (description, memory) = match kept {
             None => front.inflight(1, SIZE).unwrap(),
             Some((description, memory)) => {

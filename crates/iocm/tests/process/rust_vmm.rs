@@ -57,7 +57,8 @@ impl Vmm {
         });
         let mut back_end = connected.unwrap();
         back_end.set_owner().unwrap();
-        let mut features = 1 << 32 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+        // With VIRTIO_BLK_F_FLUSH: without it each write would wait for the disk.
+        let mut features = 1 << 32 | 1 << 9 | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
         features |= u64::from(driver.features.indirect) << 28 | u64::from(driver.features.event_index) << 29;
         let features = features & back_end.get_features().unwrap();
         let offered = back_end.get_protocol_features().unwrap();

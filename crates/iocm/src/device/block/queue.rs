@@ -507,19 +507,34 @@ mod tests {
         }
     }
 
+    /// The path of a loop device, which is detached at the end.
+    struct LoopDevice(String);
+
+    impl LoopDevice {
+        fn over(file: &std::path::Path, sector_size: &str) -> Option<Self> {
+            let mut losetup = std::process::Command::new("losetup");
+            losetup.args(["--find", "--show", "--sector-size", sector_size]).arg(file);
+            let made = losetup.output().ok().filter(|output| output.status.success())?;
+            Some(Self(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
+        }
+    }
+
+    impl Drop for LoopDevice {
+        fn drop(&mut self) {
+            // The kernel waits for those that still have it open.
+            let detached = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+            assert!(std::thread::panicking() || detached.is_ok_and(|status| status.success()));
+        }
+    }
+
     #[test]
     fn a_disk_with_large_blocks_discards_and_zeroes_ranges_of_any_sectors() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
-        let losetup = |arguments: &[&str]| {
-            let output = std::process::Command::new("losetup").args(arguments).output();
-            output.ok().filter(|output| output.status.success())
-        };
-        let path = file.path().to_str().unwrap();
-        let Some(found) = losetup(&["--find", "--show", "--sector-size", "4096", path]) else {
+        let Some(disk) = LoopDevice::over(file.path(), "4096") else {
             return println!("not tested: no loop device of such blocks can be made");
         };
-        let path = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+        let path = disk.0.clone();
         let options = BlockOptions { path: Some(path.clone().into()), ..BlockOptions::default() };
         let device = BlockDevice::open(options).unwrap();
         // `blk_size` and `discard_sector_alignment`.
@@ -543,8 +558,6 @@ mod tests {
         rustix::io::pread(std::fs::File::open(&path).unwrap(), &mut read, 0).unwrap();
         let zeroed: Vec<bool> = read.chunks(512).map(|sector| sector == [0; 512]).collect();
         assert_eq!(zeroed, (0..33).map(|sector| (1..31).contains(&sector)).collect::<Vec<_>>());
-        drop((queue, driver, device));
-        losetup(&["--detach", &path]).expect("it can be detached");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum Storage {
         alignment: u32,
         /// The bytes of which discarded and zeroed ranges must be multiples: the block size of a block device, else 1.
         granule: u32,
+        /// The block size that its partition table (GPT) was written for, if it has one.
+        partitioned: Option<u32>,
         /// It is on tmpfs.
         is_tmpfs: bool,
         /// It is on FUSE.
@@ -87,6 +89,9 @@ pub enum StorageError {
 const FORMATS: &[(&[u8], &str)] =
     &[(b"QFI\xfb", "qcow2"), (b"KDMV", "VMDK"), (b"vhdxfile", "VHDX"), (b"QED\0", "QED")];
 
+/// The beginning of a partition table's header, which is in the second block (UEFI 2.10, 5.3.2).
+const GPT: &[u8] = b"EFI PART";
+
 impl Storage {
     /// Opens a raw file or a block device.
     ///
@@ -113,12 +118,17 @@ impl Storage {
         let link = format!("/proc/self/fd/{}", found.as_raw_fd());
         let opened = |flags| rustix::fs::open(&link, flags | OFlags::CLOEXEC, Mode::empty());
         // These bytes are read without O_DIRECT and its alignment.
-        let mut first = [0; 8];
         let plain = opened(OFlags::RDONLY).map_err(cannot)?;
+        let mut first = [0; 4096 + GPT.len()];
         rustix::io::pread(&plain, &mut first, 0).map_err(cannot)?;
         if let Some((_, format)) = FORMATS.iter().find(|(begin, _)| first.starts_with(begin)) {
             return Err(StorageError::Format { path: path.to_owned(), format });
         }
+        let partitioned = match [512, 4096].map(|size: usize| first[size..].starts_with(GPT)) {
+            [true, false] => Some(512),
+            [false, true] => Some(4096),
+            _ => None,
+        };
         let file = opened(access | caching).map_err(cannot)?;
         let alignment = if direct { alignment(&file) } else { 1 };
         let granule = match kind {
@@ -127,7 +137,7 @@ impl Storage {
         };
         let system = rustix::fs::fstatfs(&file).map(|found| found.f_type);
         let (is_tmpfs, is_fuse) = (system == Ok(libc::TMPFS_MAGIC), system == Ok(libc::FUSE_SUPER_MAGIC));
-        Ok(Self::File { file, path: path.to_owned(), alignment, granule, is_tmpfs, is_fuse })
+        Ok(Self::File { file, path: path.to_owned(), alignment, granule, partitioned, is_tmpfs, is_fuse })
     }
 
     /// The size in bytes; `None` for a null disk.
@@ -154,8 +164,18 @@ impl Storage {
         rustix::fs::ftruncate(file, bytes).map_err(failed)
     }
 
-    /// Checks that requests of this block size can be made.
+    /// Checks that requests of this block size can be made, and warns if the guest will not find its partitions so. That is no
+    /// error, because the guest writes the table.
     pub(super) fn check_block_size(&self, size: u32) -> Result<(), StorageError> {
+        if let Self::File { path, partitioned: Some(other), .. } = self
+            && *other != size
+        {
+            tracing::warn!(
+                "The partition table of {} is for blocks of {other} bytes, and the guest has blocks of {size}: it finds no \
+                 partitions unless `block-size = {other}`",
+                path.display()
+            );
+        }
         match self {
             Self::File { path, alignment, .. } if *alignment > size => {
                 Err(StorageError::BlockSize { path: path.clone(), alignment: *alignment })
@@ -199,7 +219,8 @@ impl Storage {
     }
 }
 
-/// The alignment for O_DIRECT: as the kernel tells it, else the least with which a read succeeds, else a page.
+/// The alignment for O_DIRECT: as the kernel tells it, else the least with which a read succeeds, else a page. A file without
+/// data has 512.
 fn alignment(file: &OwnedFd) -> u32 {
     use rustix::fs::{AtFlags, StatxFlags, statx};
     /// `STATX_DIOALIGN` (Linux 6.1).
@@ -213,14 +234,13 @@ fn alignment(file: &OwnedFd) -> u32 {
     }
 }
 
-/// Tests whether a block of this size can be read into memory of that alignment. Not if the file ends before.
+/// Tests whether a block of this size can be read into memory of that alignment, or there is no data.
 fn reads_with(file: &OwnedFd, size: u32) -> bool {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
     let mut page = Page([0; 4096]);
-    let (from, bytes) = (size as usize, size as usize);
-    let block = page.0.get_mut(from..from + bytes);
-    block.is_some_and(|block| rustix::io::pread(file, block, u64::from(size)) == Ok(bytes))
+    let size = size as usize;
+    page.0.get_mut(size..2 * size).is_some_and(|block| rustix::io::pread(file, block, 0).is_ok())
 }
 
 #[cfg(test)]
@@ -234,7 +254,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let (file, path) = (OwnedFd::from(file), PathBuf::from("/disk"));
-        let storage = Storage::File { file, path, alignment, granule: 1, is_tmpfs: false, is_fuse: false };
+        let (granule, partitioned, is_tmpfs, is_fuse) = (1, None, false, false);
+        let storage = Storage::File { file, path, alignment, granule, partitioned, is_tmpfs, is_fuse };
         BlockDevice::over(storage, BlockOptions { block_size, ..BlockOptions::default() })
     }
 
@@ -251,18 +272,33 @@ mod tests {
     #[test]
     fn an_alignment_that_the_kernel_does_not_tell_is_found_by_reading() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(512).unwrap();
         let opened = rustix::fs::open(file.path(), OFlags::RDONLY | OFlags::DIRECT, Mode::empty());
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => return println!("not tested: {error}"),
         };
-        assert!(!reads_with(&opened, 512), "it ends before");
+        assert!(reads_with(&opened, 512), "it is empty");
         file.as_file().set_len(8192).unwrap();
         let told = alignment(&opened);
         for size in [512, 1024, 2048] {
             assert_eq!(reads_with(&opened, size), size >= told, "{size}");
         }
+    }
+
+    #[test]
+    fn the_blocks_that_a_partition_table_was_written_for_are_known() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let partitioned = || match Storage::open(file.path(), true, false).unwrap() {
+            Storage::File { partitioned, .. } => partitioned,
+            Storage::Null => None,
+        };
+        for (at, size) in [(0, None), (4096, Some(4096)), (512, None)] {
+            file.as_file().set_len(8192).unwrap();
+            rustix::io::pwrite(file.as_file(), b"EFI PART", at).unwrap();
+            assert_eq!(partitioned(), size, "{at}");
+        }
+        file.as_file().set_len(4096).unwrap();
+        assert_eq!(partitioned(), Some(512));
     }
 
     #[test]
