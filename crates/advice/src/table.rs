@@ -166,10 +166,14 @@ pub struct Device {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OnXen {
+    /// [`Device::name`].
+    pub name: Option<String>,
     /// [`Device::what`].
     pub what: Option<String>,
     /// [`Device::why`].
     pub why: Option<String>,
+    /// [`Device::wakes`].
+    pub wakes: Option<String>,
 }
 
 /// Something that costs CPU time without exits, and is told of from a VM's definition alone.
@@ -253,7 +257,8 @@ impl Device {
     fn of(mut self, hypervisor: Hypervisor) -> Self {
         self.cures.retain(|cure| cure.hypervisors.contains(&hypervisor));
         if hypervisor == Hypervisor::Xen {
-            let OnXen { what, why } = std::mem::take(&mut self.xen);
+            let OnXen { name, what, why, wakes } = std::mem::take(&mut self.xen);
+            (self.name, self.wakes) = (name.unwrap_or(self.name), wakes.or(self.wakes));
             (self.what, self.why) = (what.unwrap_or(self.what), why.unwrap_or(self.why));
         }
         self

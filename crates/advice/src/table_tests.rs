@@ -144,10 +144,42 @@ fn what_is_said_of_xen_names_no_setting_of_another_hypervisor() {
             }
         }
     }
-    for id in ["eoi", "xapic", "interrupt-window", "host-interrupt", "hypercall", "exceptions", "tsc"] {
-        let device = xen.devices.iter().find(|device| device.id == id).unwrap();
-        assert!(!device.what.contains("KVM") && !device.why.contains("KVM"), "{id}");
+    let others = ["kvm", "avic", "eventfd", "mtree", "command line", "if=", "hv-", "libvirt"];
+    for device in xen.devices.iter().filter(|device| !OF_OTHERS.contains(&device.id.as_str())) {
+        for text in [&device.name, &device.what, &device.why].into_iter().chain(&device.wakes) {
+            let lower = text.to_lowercase();
+            assert!(others.iter().all(|other| !lower.contains(other)), "{}: {text}", device.id);
+        }
     }
+}
+
+/// Devices that are KVM's, or a hypervisor in the guest.
+const OF_OTHERS: [&str; 3] = ["nested", "kvm-msrs", "kvmvapic"];
+
+#[test]
+fn an_ept_misconfiguration_is_a_notification_on_kvm_and_a_memory_type_on_xen() {
+    let said = |table: &Table| {
+        let device = table.of_reason(ExitReason::vmx(49)).unwrap();
+        (device.name.clone(), device.wakes.clone().unwrap())
+    };
+    assert_eq!(said(&table()), ("virtio notification".to_owned(), "virtio".to_owned()));
+    assert_eq!(said(&on_xen()), ("memory types".to_owned(), "migration".to_owned()));
+}
+
+#[test]
+fn xen_is_told_names_of_disks_that_it_does_not_emulate_and_no_usb_beside_usbversion() {
+    let xen = on_xen();
+    let cures = || xen.devices.iter().flat_map(|device| &device.cures);
+    let of_disks: Vec<&Cure> = cures().filter(|cure| cure.xl.iter().any(|xl| xl.contains("vdev="))).collect();
+    assert_eq!(of_disks.len(), 5);
+    for cure in of_disks {
+        let xl = cure.xl.as_ref().unwrap();
+        assert!(["vdev=xvde", "vdev=xvdg"].iter().any(|vdev| xl.contains(vdev)), "{xl}");
+        assert!(!xl.contains("xvda") && xl.contains("xen_platform_pci = 1"), "{xl}");
+        assert!(cure.sources.iter().any(|source| source.ends_with("libxl_dm.c")), "{xl}");
+    }
+    let usb = cures().find(|cure| cure.xl.iter().any(|xl| xl.contains("usbversion"))).unwrap();
+    assert!(usb.xl.iter().any(|xl| xl.starts_with("no usb and usbdevice;")) && usb.needs.is_some());
 }
 
 fn replaces(action: &crate::Action) -> bool {

@@ -26,7 +26,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         "xl-disk",
         "Emulated disks",
         "each request to an emulated controller takes several exits to the device model",
-        "xl-disk-configuration(5), vdev; xen-vbd-interface(7)",
+        "xl-disk-configuration(5), vdev; Xen tools/libs/light/libxl_dm.c",
         disk,
     ),
     row(
@@ -110,15 +110,27 @@ fn network(subject: &Subject<'_>) -> Verdict {
     }
 }
 
+/// Tests whether an HVM guest has a disk emulated too: each `sd`, and each `hd` or `xvd` whose letter is at most `last`
+/// (libxl_dm.c, libxl__build_device_model_args_new).
+fn is_emulated(disk: &Device, last: char) -> bool {
+    let vdev = disk.id.as_deref().unwrap_or_default();
+    let rest = vdev.strip_prefix("xvd").or_else(|| vdev.strip_prefix("hd")).unwrap_or_default();
+    let mut letters = rest.chars().take_while(char::is_ascii_alphabetic);
+    let is_early = letters.next().is_some_and(|first| first <= last) && letters.next().is_none();
+    disk.model != "ide-cd" && (disk.model == "scsi-hd" || is_early)
+}
+
 fn disk(subject: &Subject<'_>) -> Verdict {
+    let ahci = subject.setting("hdtype").is_some_and(|(kind, _)| kind == "ahci");
+    let (last, next) = if ahci { ('f', "xvdg") } else { ('d', "xvde") };
     let all = subject.devices(DeviceKind::Disk).map(|(_, device)| device);
-    let emulated = all.filter(|device| matches!(device.model.as_str(), "ide-hd" | "scsi-hd"));
+    let emulated = all.filter(|device| is_hvm(subject) && is_emulated(device, last));
     // The firmware starts from the first one, and Xen's drivers unplug it.
     let bad: Vec<_> = emulated.skip(1).collect();
     if bad.is_empty() {
         return Verdict::pass("none but the one that the firmware starts from");
     }
-    warned(Verdict::warn(named(&bad)), &bad).advice("vdev=xvdb and so on for all but the first")
+    warned(Verdict::warn(named(&bad)), &bad).advice(format!("vdev={next} and so on for all but the first"))
 }
 
 fn backend(subject: &Subject<'_>) -> Verdict {
@@ -257,7 +269,7 @@ fn usb(subject: &Subject<'_>) -> Verdict {
     let devices: Vec<_> = subject.devices(DeviceKind::Input).map(|(_, device)| device).collect();
     if !devices.is_empty() {
         return warned(Verdict::warn(named(&devices)), &devices)
-            .advice("vkb = [ \"backend-type=qemu\" ] with Xen's drivers, or usbversion = 3");
+            .advice("no usb and usbdevice; vkb = [ \"backend-type=qemu\" ] with Xen's drivers instead");
     }
     match subject.switched("usb") {
         Some((true, place)) => {

@@ -1,5 +1,5 @@
 use super::super::{HostSide, lint, rules_of};
-use crate::{Finding, State};
+use crate::{Finding, Fix, State};
 use domain::{Form, Text};
 use exits::Isa;
 use host::{FunctionRole, PciFunction, XenDevice};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 /// An HVM guest in which no rule finds anything.
 const QUIET: &str = "name = 'a'\ntype = 'hvm'\nvcpus = 2\nvga = 'none'\n\
-    disk = [ '/dev/vg/a,,hda', '/dev/vg/b,,xvdb', '/root/image.iso,,hdc,cdrom' ]\nvif = [ 'bridge=xenbr0' ]\n";
+    disk = [ '/dev/vg/a,,hda', '/dev/vg/b,,xvde', '/root/image.iso,,hdc,cdrom' ]\nvif = [ 'bridge=xenbr0' ]\n";
 
 /// For each rule what it finds something in, and what it does not, each behind the quiet guest.
 const CASES: &[(&str, &[&str], &[&str])] = &[
@@ -46,9 +46,15 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "xl-disk",
-        &["disk = [ '/dev/a,,hda', '/dev/b,,hdb' ]", "disk = [ '/dev/a,,hda', 'vdev=sdb,target=/dev/b' ]"],
         &[
-            "disk = [ '/dev/a,,hda', '/dev/b,,xvdb' ]",
+            "disk = [ '/dev/a,,hda', '/dev/b,,hdb' ]",
+            "disk = [ '/dev/a,,hda', 'vdev=sdb,target=/dev/b' ]",
+            "disk = [ '/dev/a,,xvda', '/dev/b,,xvdd' ]",
+            "hdtype = 'ahci'\ndisk = [ '/dev/a,,hda', '/dev/b,,xvdf' ]",
+        ],
+        &[
+            "disk = [ '/dev/a,,hda', '/dev/b,,xvde', '/dev/c,,hde', '/dev/d,,xvdaa' ]",
+            "hdtype = 'ahci'\ndisk = [ '/dev/a,,hda', '/dev/b,,xvdg' ]",
             "type = 'pvh'\ndisk = [ '/dev/a,,hda', '/dev/b,,hdb' ]",
         ],
     ),
@@ -185,6 +191,20 @@ fn functions_are_told_apart_and_must_be_ready_for_a_guest() {
     assert_eq!(why, "0000:3b:00.0 is a physical function, whose virtual ones go with it");
     // Which functions these are xl alone knows.
     assert_eq!(found("'3b:10.*'").0, State::Pass);
+}
+
+#[test]
+fn what_is_advised_starts_a_guest_without_the_emulated_device() {
+    let advised = |rule: &str, text: &str| match &finding(rule, text, &HostSide::default()).fixes[..] {
+        [Fix::Advice(text)] => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let disks = "disk = [ '/dev/a,,hda', '/dev/b,,xvdb' ]";
+    assert_eq!(advised("xl-disk", disks), "vdev=xvde and so on for all but the first");
+    let disks = format!("hdtype = 'ahci'\n{disks}");
+    assert_eq!(advised("xl-disk", &disks), "vdev=xvdg and so on for all but the first");
+    // libxl refuses usbversion together with usb or usbdevice.
+    assert!(!advised("xl-usb", "usb = 1\nusbdevice = 'tablet'").contains("usbversion"));
 }
 
 #[test]
