@@ -96,13 +96,10 @@ impl LibvirtGuest {
         let vcpus = count.ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| channel.vcpus());
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let file = pid_file(&plan.connect, domain, Path::new("/"), runtime.as_deref());
-        if file.is_none() {
-            tracing::warn!(
-                "exits of {domain} are not observed: {} is not libvirt's QEMU on this host",
-                plan.connect
-            );
+        if let Err(why) = &file {
+            tracing::warn!("exits of {domain} are not observed: {} {why}", plan.connect);
         }
-        let process = file.and_then(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+        let process = file.ok().and_then(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
         Ok(Self { virsh, domain: domain.clone(), started: !running, vcpus, process, channel })
     }
 }
@@ -129,15 +126,22 @@ fn address_in(shown: &str) -> Option<IpAddr> {
 }
 
 /// The file in which libvirt keeps the number of QEMU's process, if the connection is one to this host: another host can have
-/// a domain of the same name.
-fn pid_file(connect: &str, domain: &str, root: &Path, runtime: Option<&Path>) -> Option<PathBuf> {
-    let uri = connect.split(['?', '#']).next()?;
-    let folder = match uri.strip_prefix("qemu://").or_else(|| uri.strip_prefix("qemu+unix://"))? {
-        "/system" => root.join("run/libvirt/qemu"),
-        "/session" => runtime?.join("libvirt/qemu/run"),
-        _ => return None,
+/// a domain of the same name. Otherwise the reason, which follows the connection in a sentence.
+fn pid_file(
+    connect: &str,
+    domain: &str,
+    root: &Path,
+    runtime: Option<&Path>,
+) -> Result<PathBuf, &'static str> {
+    let uri = connect.split(['?', '#']).next().unwrap_or_default();
+    let folder = match uri.strip_prefix("qemu://").or_else(|| uri.strip_prefix("qemu+unix://")) {
+        Some("/system") => root.join("run/libvirt/qemu"),
+        Some("/session") => {
+            runtime.ok_or("needs XDG_RUNTIME_DIR, which is not set")?.join("libvirt/qemu/run")
+        }
+        _ => return Err("is not libvirt's QEMU on this host"),
     };
-    Some(folder.join(format!("{domain}.pid")))
+    Ok(folder.join(format!("{domain}.pid")))
 }
 
 impl Guest for LibvirtGuest {

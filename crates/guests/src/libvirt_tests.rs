@@ -89,12 +89,14 @@ fn an_address_is_found_in_virshs_table() {
 #[test]
 fn a_process_is_looked_for_only_where_the_connection_leads() {
     let file = |connect| pid_file(connect, "vm1", Path::new("/root"), Some(Path::new("/run/user/1000")));
-    let system = Some(PathBuf::from("/root/run/libvirt/qemu/vm1.pid"));
+    let system = Ok(PathBuf::from("/root/run/libvirt/qemu/vm1.pid"));
     assert_eq!(file("qemu:///system"), system);
     assert_eq!(file("qemu+unix:///system?mode=legacy"), system);
-    let session = Some(PathBuf::from("/run/user/1000/libvirt/qemu/run/vm1.pid"));
+    let session = Ok(PathBuf::from("/run/user/1000/libvirt/qemu/run/vm1.pid"));
     assert_eq!(file("qemu:///session"), session);
     for elsewhere in ["qemu+ssh://hv2/system", "qemu://hv2/system", "xen:///system", "test:///default"] {
-        assert_eq!(file(elsewhere), None, "{elsewhere}");
+        assert_eq!(file(elsewhere), Err("is not libvirt's QEMU on this host"), "{elsewhere}");
     }
+    let without = pid_file("qemu:///session", "vm1", Path::new("/root"), None);
+    assert_eq!(without, Err("needs XDG_RUNTIME_DIR, which is not set"));
 }

@@ -49,7 +49,7 @@ impl InUse {
         Self { _lock: File::open(folder).ok().filter(shared).map(Arc::new) }
     }
 
-    fn is_of_others(folder: &Path) -> bool {
+    pub(crate) fn is_of_others(folder: &Path) -> bool {
         let alone = |file: File| flock(&file, FlockOperation::NonBlockingLockExclusive);
         matches!(File::open(folder).map(alone), Ok(Err(Errno::WOULDBLOCK)))
     }

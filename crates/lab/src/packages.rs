@@ -397,9 +397,12 @@ fn mirrors(configured: &str, given: Option<&str>) -> Mirrors {
             configured.lines().find_map(move |line| {
                 let mut words = line.split_whitespace();
                 let (uri, release, component) = (words.next()?, words.next()?, words.next()?);
+                // Debian's too, with packages that a mirror does not have or without those that it has.
+                let is_other =
+                    release.ends_with("-debug") || release.contains('/') || release.starts_with("buildd-");
                 let base = release.strip_suffix("-security");
                 let is_known = wanted != UNKNOWN || RELEASES.contains(&base.unwrap_or(release));
-                let is_wanted = component == "main" && base.is_some() == security && is_known;
+                let is_wanted = component == "main" && base.is_some() == security && is_known && !is_other;
                 (is_wanted && words.eq(wanted.split(' '))).then(|| uri.to_owned())
             })
         };
@@ -449,6 +452,9 @@ mod tests {
             Mirrors { main: Some("http://m/debian".into()), security: Some("http://m/security".into()) };
         assert_eq!(mirrors(configured, None), expected);
         assert_eq!(mirrors(configured, Some("http://own")).main.as_deref(), Some("http://own"));
+        let others = ["bookworm-debug", "buildd-sid", "buster/updates"]
+            .map(|of| format!("http://o/x {of} main Debian\n"));
+        assert_eq!(mirrors(&(others.concat() + configured), None), expected);
         let none = Mirrors { main: None, security: None };
         assert_eq!(mirrors("http://u/ubuntu noble main Ubuntu\nhttp://t/repo stable main\n", None), none);
     }

@@ -1,11 +1,12 @@
 //! The emulator's process: its frames, its console, and its end.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,26 @@ pub(crate) struct Process {
     /// The emulator's input stays open until this is dropped. It receives the error if a file could not be
     /// sent.
     input: Option<Receiver<Option<Error>>>,
+    /// Bytes of the input that were sent.
+    sent: Arc<AtomicU64>,
+}
+
+/// Counts what is written, in pieces of at most what a pipe holds.
+struct Counted<W> {
+    to: W,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.to.write(&bytes[..bytes.len().min(64 << 10)])?;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// An event of the emulator.
@@ -96,7 +117,13 @@ impl Process {
             console: power_on.console.clone(),
             logs,
             input: None,
+            sent: Arc::default(),
         })
+    }
+
+    /// Bytes of the input that it has taken until now.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// The time that it has had.
@@ -107,7 +134,8 @@ impl Process {
     /// Sends the input at the agent's speed. If the emulator ends first, the rest is lost, and its end gives the
     /// reason.
     pub(crate) fn send(&mut self, input: Input) {
-        let Some(mut stdin) = self.child.stdin.take() else { return };
+        let Some(stdin) = self.child.stdin.take() else { return };
+        let mut stdin = Counted { to: stdin, bytes: Arc::clone(&self.sent) };
         let (sender, kept) = sync_channel(0);
         self.input = Some(kept);
         std::thread::spawn(move || {

@@ -166,6 +166,7 @@ impl Laboratory<'_> {
             running: false,
             awaited: "its user space",
             heard: Duration::ZERO,
+            sent: 0,
             warnings: Vec::new(),
             files,
         }
@@ -459,7 +460,8 @@ fn module_parameters<'a>(kernel_arguments: impl Iterator<Item = &'a str>) -> BTr
     })
 }
 
-fn take_out(archive: &mut File, output: &Path) -> Result<Vec<PathBuf>, Error> {
+/// Unpacks what was brought out, and returns its paths.
+pub(crate) fn take_out(archive: &mut File, output: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = || Error::file("Could not read", "the files brought out");
     if archive.metadata().map_err(read())?.len() == 0 {
         return Ok(Vec::new());

@@ -147,7 +147,8 @@ impl Snapshot {
 pub fn snapshots_size(cache: &Cache, lab: &Lab) -> u64 {
     let folders = fs::read_dir(cache.snapshots()).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_of_lab = |folder: &PathBuf| {
-        described(folder).is_some_and(|description| description["shape"]["lab"] == lab.name)
+        // Earlier versions wrote the shape alone.
+        description(folder).is_some_and(|of| of.get("shape").unwrap_or(&of)["lab"] == lab.name)
     };
     folders.filter(is_of_lab).map(|folder| disk_usage(&folder)).sum()
 }
@@ -185,19 +186,24 @@ fn describe(folder: &Path, shape: &Shape) -> Result<(), Error> {
     fs::write(&path, format!("{text:#}")).map_err(Error::file("Could not write", path))
 }
 
-/// What [`describe`] wrote, if the files have the sizes that it says: a machine that loses its power can leave them shorter.
-fn described(folder: &Path) -> Option<Value> {
-    let description: Value = serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()?;
+/// What [`describe`] wrote.
+fn description(folder: &Path) -> Option<Value> {
+    serde_json::from_slice(&fs::read(folder.join(SHAPE)).ok()?).ok()
+}
+
+/// Tests whether the files have the sizes that [`describe`] wrote: a machine that loses its power can leave them shorter.
+fn has_its_files(folder: &Path) -> bool {
     let has_size = |(name, size): (&String, &Value)| {
         folder.join(name).metadata().is_ok_and(|about| Some(about.len()) == size.as_u64())
     };
-    description[FILES].as_object()?.iter().all(has_size).then_some(description)
+    description(folder)
+        .is_some_and(|of| of[FILES].as_object().is_some_and(|files| files.iter().all(has_size)))
 }
 
 /// Records that a snapshot is used; returns false if it does not exist or is damaged.
 fn used_now(folder: &Path) -> bool {
     let Ok(shape) = File::options().append(true).open(folder.join(SHAPE)) else { return false };
-    if described(folder).is_none() {
+    if !has_its_files(folder) {
         return false;
     }
     // If this fails, the snapshot is only removed sooner.
@@ -410,6 +416,16 @@ mod tests {
         let _other = try_lock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
         let waited = Snapshot::find_or_make(&cache, &shape(2), &AtomicBool::new(true), |_| Ok(()));
         assert!(matches!(waited, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn snapshots_of_earlier_versions_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::at(root.path());
+        let folder = cache.snapshots().join("older");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(SHAPE), shape(2).text()).unwrap();
+        assert!(snapshots_size(&cache, &Lab::find("amd-svm").unwrap()) > 0);
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 const SYNCED: u64 = 16 << 20;
 
 /// Moves what is whole in `folder` to its place. Its small files are on the disk then, so that a machine that loses its power
-/// does not leave empty ones there; those that are larger have a recorded size.
+/// does not leave empty ones there. To wait for hundreds of MiB would take seconds: a large file can then be too short, or have
+/// zeros, as the memory of a saved machine, which has its size before its contents.
 pub(crate) fn take_place(folder: &Path, place: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(folder).map_err(Error::file("Could not read", folder))?.flatten() {
         if entry.metadata().is_ok_and(|about| about.is_file() && about.len() <= SYNCED) {

@@ -27,8 +27,10 @@ pub(crate) struct Watch<'a> {
     pub(crate) running: bool,
     /// What is waited for, in the words of an error.
     pub(crate) awaited: &'static str,
-    /// The emulator's time when the agent last sent something, except for the command's output.
+    /// The emulator's time when the agent last sent something, except for the command's output, or took a part of its input.
     pub(crate) heard: Duration,
+    /// Bytes of its input that it had taken then.
+    pub(crate) sent: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) files: File,
 }
@@ -66,7 +68,7 @@ impl Watch<'_> {
     }
 
     /// The next frame, unless a time limit passes first.
-    fn next_frame(&self, process: &mut Process) -> Result<Frame, Error> {
+    fn next_frame(&mut self, process: &mut Process) -> Result<Frame, Error> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
@@ -147,7 +149,12 @@ impl Watch<'_> {
         }
     }
 
-    fn check_limits(&self, process: &Process) -> Result<(), Error> {
+    fn check_limits(&mut self, process: &Process) -> Result<(), Error> {
+        let sent = process.sent();
+        if sent != self.sent {
+            self.sent = sent;
+            self.heard = process.time().spent();
+        }
         if process.panicked() {
             // Wait for the backtrace that follows the first line.
             std::thread::sleep(TICK * 3);
@@ -214,24 +221,25 @@ impl Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::tests::input_with;
     use crate::process::started;
 
-    /// The error of a run whose agent sends that it reached these points, and then nothing.
-    fn hung_after(points: &[&str]) -> String {
+    /// The end of a run whose agent sends that it reached these points, and whose shell then goes on with `script`.
+    fn followed(points: &[&str], script: &str, limit: Duration) -> Result<Ending, Error> {
         let folder = tempfile::tempdir().unwrap();
         let moments = points
             .iter()
             .flat_map(|&point| Frame::Moment(Moment { reached: point.to_owned(), uptime: 1.0 }).encode());
-        let sent = folder.path().join("sent");
-        std::fs::write(&sent, moments.collect::<Vec<_>>()).unwrap();
-        let script = format!("cat {}; exec sleep 100", sent.display());
-        let mut process = started(folder.path(), "sh", &["-c", &script]);
+        std::fs::write(folder.path().join("sent"), moments.collect::<Vec<_>>()).unwrap();
+        std::fs::write(folder.path().join("ended"), Frame::Ended(Ending::Status(3)).encode()).unwrap();
+        let mut process = started(folder.path(), "sh", &["-c", &format!("cat sent; {script}")]);
+        process.send(input_with(&vec![7; TAKEN], TAKEN as u64));
         let (stop, request) = (AtomicBool::new(false), Request::new(["true"]));
         let mut watch = Watch {
             lab: "amd-svm",
             stop: &stop,
             request: &request,
-            boot_limit: Duration::from_millis(300),
+            boot_limit: limit,
             begun: Instant::now(),
             powered_on: Instant::now(),
             last: Instant::now(),
@@ -239,13 +247,30 @@ mod tests {
             running: false,
             awaited: "its user space",
             heard: Duration::ZERO,
+            sent: 0,
             warnings: Vec::new(),
             files: tempfile::tempfile().unwrap(),
         };
-        match watch.follow(&mut process, &mut |_| ()) {
+        watch.follow(&mut process, &mut |_| ())
+    }
+
+    /// Bytes of the file that the agent is sent.
+    const TAKEN: usize = 1 << 20;
+
+    fn hung_after(points: &[&str]) -> String {
+        match followed(points, "exec sleep 100", Duration::from_secs(1)) {
             Err(error @ Error::BootHung { .. }) => error.to_string(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_host_that_takes_its_files_slowly_is_not_ended() {
+        // Longer than the limit, which is at most ten times as long by this machine's clock.
+        let takes =
+            "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.7; head -c 100000 >/dev/null; done; cat ended; sleep 9";
+        let ended = followed(&["order"], takes, Duration::from_millis(500));
+        assert!(matches!(ended, Ok(Ending::Status(3))), "{ended:?}");
     }
 
     #[test]
@@ -261,7 +286,7 @@ mod tests {
                 scope.spawn(move || {
                     let told = hung_after(points);
                     assert!(
-                        told.starts_with(&format!("amd-svm did not reach {awaited} within 300ms")),
+                        told.starts_with(&format!("amd-svm did not reach {awaited} within 1s")),
                         "{told}"
                     );
                 });

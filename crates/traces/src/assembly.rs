@@ -245,7 +245,10 @@ impl<'s, S: Sink> Assembly<'s, S> {
             profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names = names.into_iter().filter(|(vm, _)| vms.contains(vm)).collect();
         profile.events = events;
-        profile.span = self.span.map(|span| Span { last_ns: newest_ns, ..span });
+        profile.span = self.span.map(|span| {
+            let first_ns = self.observed.map_or(span.first_ns, |times| times.first_ns.min(span.first_ns));
+            Span { first_ns, last_ns: newest_ns }
+        });
         profile.timeline = shared.timeline;
         profile.losses = shared.losses;
         profile

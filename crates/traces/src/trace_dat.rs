@@ -213,8 +213,10 @@ impl Tally {
             self.counts.resize(batch.counts.len(), 0);
         }
         self.counts.iter_mut().zip(&batch.counts).for_each(|(sum, count)| *sum += count);
-        // An event of that very time may still come.
-        assembly.flush(batch.reached_ns.saturating_sub(1));
+        // An event of that very time may still come. Until each processor was read once, the oldest event is unknown.
+        if batch.reached_ns > 0 {
+            assembly.flush(batch.reached_ns - 1);
+        }
     }
 
     fn pass_on<S: Sink>(

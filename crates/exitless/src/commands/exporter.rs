@@ -26,7 +26,7 @@ use iocm::accounts::group_of;
 use iocm::config::SOCKET;
 use iocm::control::client::{Client, ClientError};
 use iocm::socket_file::{SocketAccess, SocketFile};
-use live::{Collector, in_first_pid_namespace, need_first_pid_namespace, pause};
+use live::{Collector, in_first_pid_namespace, pause};
 use verify::{Verification, Verify, VmVerification};
 
 use super::doctor::sides_of;
@@ -132,9 +132,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn serve(arguments: &Arguments, listener: Listener, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let watch = arguments.watch.watch_all()?;
     let Some(collector) = arguments.watch.attach(&watch, stop)? else { return Ok(()) };
-    if !arguments.watch.wanted().is_empty() {
-        need_first_pid_namespace(Path::new(HOST))?;
-    }
     collector.missing().iter().for_each(|missing| tracing::warn!("{missing}"));
     let judged = Arc::new(Mutex::new(Judged::default()));
     let judge = std::thread::Builder::new().name("judge".to_owned()).spawn({

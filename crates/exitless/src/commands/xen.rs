@@ -73,6 +73,11 @@ impl XenHost {
         domains.iter().filter_map(|domain| Some((*domain, self.names.get(domain)?.clone()?))).collect()
     }
 
+    /// Has the names of those without one looked for again.
+    pub(crate) fn forget_unnamed(&mut self) {
+        self.names.retain(|_, name| name.is_some());
+    }
+
     /// Sets the names of the domains in `profile`.
     pub(crate) fn name(&mut self, profile: &mut Profile) {
         let domains = profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();

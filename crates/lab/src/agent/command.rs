@@ -14,9 +14,13 @@ use crate::job::{HOME, Order};
 const PIECE: usize = 32 << 10;
 /// The time for which outputs are waited for after the command has ended: what it left in the background may hold them open.
 const LEFTOVERS: Duration = Duration::from_secs(1);
+/// The most bytes that are sent after its end, for what prints without pause. What it printed itself and is still in pipes is
+/// less.
+const MOST_LEFT: usize = 1 << 20;
 
 enum Event {
-    Printed(Frame),
+    /// Output, and its number of bytes.
+    Printed(Frame, usize),
     Ended(io::Result<ExitStatus>),
 }
 
@@ -48,20 +52,27 @@ fn pass_on(mut child: Child, channel: &mut Channel) -> io::Result<Ending> {
     }
     thread::spawn(move || sender.send(Event::Ended(child.wait())));
     let mut end = None;
+    let (mut patience, mut left) = (LEFTOVERS, MOST_LEFT);
     loop {
-        let event = match &end {
+        let asked = Instant::now();
+        let event = match end {
             None => events.recv().ok(),
-            Some((_, at)) => LEFTOVERS
-                .checked_sub(Instant::elapsed(at))
-                .and_then(|patience| events.recv_timeout(patience).ok()),
+            Some(_) if left == 0 => None,
+            Some(_) => events.recv_timeout(patience).ok(),
         };
-        match (event, end.take()) {
-            (Some(Event::Printed(frame)), ended) => {
+        if end.is_some() {
+            // Without the time for which the channel is slow.
+            patience = patience.saturating_sub(asked.elapsed());
+        }
+        match (event, end) {
+            (Some(Event::Printed(frame, bytes)), _) => {
                 channel.send(&frame)?;
-                end = ended;
+                if end.is_some() {
+                    left = left.saturating_sub(bytes);
+                }
             }
-            (Some(Event::Ended(status)), _) => end = Some((status?, Instant::now())),
-            (None, Some((status, _))) => return Ok(ending(status)),
+            (Some(Event::Ended(status)), _) => end = Some(status?),
+            (None, Some(status)) => return Ok(ending(status)),
             (None, None) => return Err(io::Error::other("its end was missed")),
         }
     }
@@ -75,7 +86,7 @@ fn forward(
     thread::spawn(move || {
         let mut buffer = vec![0; PIECE];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-            if sender.send(Event::Printed(wrap(buffer[..count].to_vec()))).is_err() {
+            if sender.send(Event::Printed(wrap(buffer[..count].to_vec()), count)).is_err() {
                 break;
             }
         }
@@ -104,16 +115,55 @@ pub(super) fn ending(status: ExitStatus) -> Ending {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+    use crate::frames::Decoder;
+
+    fn passed_on(script: &str, channel: &mut Channel) -> Ending {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).stdin(Stdio::null());
+        let child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        pass_on(child, channel).unwrap()
+    }
+
+    #[test]
+    fn a_slow_channel_does_not_cut_the_output() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut writer = std::fs::File::from(std::os::fd::OwnedFd::from(writer));
+        // As much as a pipe holds, so that the first frame is blocked until it is read.
+        writer.write_all(&vec![0; 64 << 10]).unwrap();
+        let sent = thread::spawn(move || {
+            thread::sleep(LEFTOVERS + Duration::from_millis(500));
+            let mut sent = Vec::new();
+            reader.read_to_end(&mut sent).unwrap();
+            sent
+        });
+        let mut channel = Channel::Virtio(writer);
+        // Printed after the end that is waited for.
+        let script = "(sleep 0.1; head -c 60000 /dev/zero) & exit 0";
+        assert_eq!(passed_on(script, &mut channel), Ending::Status(0));
+        drop(channel);
+        let mut decoder = Decoder::default();
+        decoder.push(&sent.join().unwrap()[64 << 10..]);
+        let mut printed = 0;
+        while let Some(Frame::Stdout(bytes)) = decoder.next() {
+            printed += bytes.len();
+        }
+        assert_eq!(printed, 60_000);
+    }
+
+    #[test]
+    fn output_without_an_end_is_not_waited_for() {
+        let mut channel = Channel::Virtio(tempfile::tempfile().unwrap());
+        assert_eq!(passed_on("yes & exit 3", &mut channel), Ending::Status(3));
+    }
 
     #[test]
     fn a_command_has_ended_though_something_it_started_goes_on() {
         let begun = Instant::now();
         let mut channel = Channel::Virtio(tempfile::tempfile().unwrap());
-        let mut sh = Command::new("sh");
-        sh.args(["-c", "echo said; sleep 30 & exit 3"]).stdin(Stdio::null());
-        let child = sh.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        assert_eq!(pass_on(child, &mut channel).unwrap(), Ending::Status(3));
+        assert_eq!(passed_on("echo said; sleep 30 & exit 3", &mut channel), Ending::Status(3));
         assert!(begun.elapsed() < Duration::from_secs(20));
         let Channel::Virtio(mut sent) = channel else { panic!("another channel") };
         io::Seek::rewind(&mut sent).unwrap();

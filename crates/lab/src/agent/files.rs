@@ -4,16 +4,17 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 
 use super::channel::Channel;
 use crate::frames::Frame;
 use crate::job::{HOME, PlacedFile};
 
 const PIECE: usize = 256 << 10;
-/// Limits for a file that is read before its header is sent, because it does not tell its size.
+/// The limit for a file that is read before its header is sent, because it does not tell its size.
 const MOST_READ_FIRST: usize = 64 << 20;
-const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Receives the order's files and writes them to their destinations.
 pub(super) fn place(files: &[PlacedFile], channel: &mut Channel) -> Result<(), String> {
@@ -63,8 +64,8 @@ pub(super) fn send(paths: &[String], channel: &mut Channel) -> Result<(), String
     Ok(())
 }
 
-/// The archive of what is sent. Links are followed; those among folders only once on the way down, because in sysfs nearly
-/// every folder can be reached from every other.
+/// The archive of what is sent. Links are followed; those to folders only once on the way down, because in sysfs nearly
+/// every folder can be reached from every other. The others are left out.
 struct Outgoing<'a> {
     archive: tar::Builder<Pieces<'a>>,
     /// Device and inode of the folders above what is added.
@@ -96,9 +97,7 @@ impl Outgoing<'_> {
         let id = (about.dev(), about.ino());
         let is_link = !self.above.is_empty() && source.is_symlink();
         if self.above.contains(&id) || (is_link && self.linked) {
-            return Ok(Err(io::Error::other(
-                "this link leads to a folder above it, or is below another link",
-            )));
+            return Ok(Ok(()));
         }
         let entries = match fs::read_dir(source).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
             Ok(entries) => entries,
@@ -123,9 +122,11 @@ impl Outgoing<'_> {
         let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(source);
         let file = match opened {
             Ok(file) => file,
+            // Nobody can read it, as many files of sysfs.
+            Err(_) if !self.above.is_empty() && about.mode() & 0o444 == 0 => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         };
-        if about.blocks() == 0 {
+        if about.blocks() == 0 && !is_hole(&file, about.len()) {
             return match read_now(file) {
                 Ok(contents) => self.append(name, about, contents.len() as u64, contents.as_slice()).map(Ok),
                 Err(error) => Ok(Err(error)),
@@ -145,14 +146,28 @@ impl Outgoing<'_> {
     ) -> io::Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_metadata(about);
+        if about.is_dir() {
+            // Whoever unpacks it writes its files into it, also where nobody may write in the kernel's.
+            header.set_mode(about.mode() | 0o700);
+        }
         header.set_size(size);
         self.archive.append_data(&mut header, name, contents)
     }
 }
 
+/// Tests whether a file has no blocks because it has only zeros. The kernel's own file systems find data at its start.
+fn is_hole(file: &File, size: u64) -> bool {
+    if size == 0 {
+        return false;
+    }
+    let data = seek(file, SeekFrom::Data(0));
+    // A file that cannot seek has not been moved.
+    let _ = seek(file, SeekFrom::Start(0));
+    data == Err(Errno::NXIO)
+}
+
 /// Reads what a file of the kernel has now.
 fn read_now(mut file: impl Read) -> io::Result<Vec<u8>> {
-    let begun = Instant::now();
     let (mut contents, mut piece) = (Vec::new(), vec![0; PIECE]);
     loop {
         match file.read(&mut piece) {
@@ -162,7 +177,7 @@ fn read_now(mut file: impl Read) -> io::Result<Vec<u8>> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(contents),
             Err(error) => return Err(error),
         }
-        if contents.len() > MOST_READ_FIRST || begun.elapsed() > READ_LIMIT {
+        if contents.len() > MOST_READ_FIRST {
             return Err(io::Error::other(format!(
                 "it does not tell its size, and had no end after {} bytes",
                 contents.len()
@@ -254,7 +269,9 @@ mod tests {
             }
         }
         let folder = tempfile::tempdir().unwrap();
-        tar::Archive::new(archive.as_slice()).unpack(folder.path()).unwrap();
+        let mut unpacked = tempfile::tempfile().unwrap();
+        unpacked.write_all(&archive).unwrap();
+        crate::run::take_out(&mut unpacked, folder.path()).unwrap();
         (folder, warnings)
     }
 
@@ -276,6 +293,19 @@ mod tests {
         let (folder, _) = sent(&[Path::new("/proc/sys/kernel/random")]);
         let out = fs::read_to_string(folder.path().join("random/boot_id")).unwrap();
         assert_eq!(out, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap());
+        let mode = fs::metadata(folder.path().join("random")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o755, "its files are unpacked after it, by any user");
+    }
+
+    #[test]
+    fn a_file_without_blocks_comes_out_however_large_it_is() {
+        let from = tempfile::tempdir().unwrap();
+        let disk = from.path().join("disk");
+        let size = MOST_READ_FIRST as u64 + 1;
+        File::create(&disk).unwrap().set_len(size).unwrap();
+        let (folder, warnings) = sent(&[&disk]);
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(fs::metadata(folder.path().join("disk")).unwrap().len(), size);
     }
 
     #[test]
@@ -291,12 +321,26 @@ mod tests {
         for name in ["top/below/file", "top/link", "top/latest/file"] {
             assert_eq!(fs::read(folder.path().join(name)).unwrap(), vec![7; 3 * PIECE + 5], "{name}");
         }
-        let refused = |name: &str| warnings.iter().any(|warning| warning.contains(name));
-        assert!(refused("below/up could not") && refused("latest/up could not"), "{warnings:?}");
         assert!(
-            refused("missing could not be brought out: No such file") && warnings.len() == 3,
+            !folder.path().join("top/below/up").exists() && !folder.path().join("top/latest/up").exists()
+        );
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("missing could not be brought out: No such file"),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn files_that_nobody_can_read_are_left_out_of_a_folder() {
+        let is_empty = |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        let buses = fs::read_dir("/sys/bus").unwrap().flatten().map(|entry| entry.path());
+        let without =
+            |bus: &PathBuf| ["devices", "drivers"].into_iter().all(|below| is_empty(bus.join(below)));
+        let Some(bus) = { buses }.find(without) else { return };
+        let (folder, warnings) = sent(&[&bus]);
+        assert_eq!(warnings, [""; 0]);
+        let out = folder.path().join(bus.file_name().unwrap());
+        assert!(out.join("drivers_autoprobe").exists() && !out.join("drivers_probe").exists());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Builds the parts of labs while the large binary is still being compiled: `lab-build NAME...`.
 //!
-//! It does not run the self-test, which boots the large binary. Ctrl-C ends the programs that build, and then
-//! this one.
+//! It does not run the self-test, which boots the large binary. Ctrl-C ends this program, and with it
+//! the programs that build.
 
 use std::process::ExitCode;
 

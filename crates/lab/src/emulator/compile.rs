@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::packages::{self, last_lines, succeeded};
 use crate::progress::{OnProgress, Progress, Step};
 use crate::recorded;
+use crate::snapshot;
 use crate::tree::{remove, sha256, write};
 use crate::unpack::unpack_one;
 
@@ -51,6 +52,7 @@ pub(super) fn compile(
     let build = Build { source, work: work(cache, source), stop: cache.stop() };
     cache.remove_others(&format!("building-{}-", source.name), &build.work);
     let (tarball, version) = build.tarball(cache, on_progress)?;
+    let about = tarball.metadata().map_err(Error::file("Could not look at", &tarball))?;
     let identity = sha256(&tarball)?;
     let built = build
         .step(&format!("patched-{identity}"), || build.unpack_and_patch(cache, &tarball))
@@ -58,7 +60,7 @@ pub(super) fn compile(
         .and_then(|()| build.configure_and_make(on_progress));
     built
         .map_err(|error| if identity == source.sha256 { error } else { of_drift(error, source, &version) })?;
-    build.finish(version, identity)
+    build.finish(version, identity, snapshot::identity(&about))
 }
 
 /// The error of a program that does not accept another source than the tested one, with a remedy.
@@ -251,7 +253,12 @@ impl Build<'_> {
         })
     }
 
-    fn finish(&self, version: String, source_sha256: String) -> Result<EmulatorManifest, Error> {
+    fn finish(
+        &self,
+        version: String,
+        source_sha256: String,
+        source_file: [u64; 4],
+    ) -> Result<EmulatorManifest, Error> {
         let folder = self.work.join(RESULT);
         remove(&folder)?;
         fs::create_dir_all(&folder).map_err(Error::file("Could not make", &folder))?;
@@ -261,6 +268,7 @@ impl Build<'_> {
             key: self.source.key(),
             version,
             source_sha256,
+            source_file: Some(source_file),
             compiler: compiler(),
             files: recorded::files(&folder, [PROGRAM.to_owned()])?,
         };
@@ -363,6 +371,9 @@ mod tests {
     fn a_build_ends_when_it_is_told_to_stop() {
         let begun = Instant::now();
         let (work, source) = source(&["sh", "-c", "sleep 60; true"]);
+        // The next step is make.
+        fs::create_dir_all(work.path().join(BUILD)).unwrap();
+        write(&work.path().join(format!("{CONFIGURED}.done")), b"").unwrap();
         let stopped = compiled(work.path(), &source, &AtomicBool::new(true));
         assert!(matches!(stopped, Err(Error::Interrupted)) && begun.elapsed() < Duration::from_secs(30));
     }

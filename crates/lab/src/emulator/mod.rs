@@ -10,7 +10,7 @@ mod program;
 mod source;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::definition::Emulator;
 use crate::error::Error;
 use crate::progress::OnProgress;
 use crate::recorded::{self, FileRecord, Recorded};
+use crate::snapshot::identity;
 use crate::tree::{disk_usage, sha256, take_place};
 pub(crate) use program::EmulatorProgram;
 use source::Source;
@@ -32,6 +33,9 @@ pub struct EmulatorManifest {
     pub version: String,
     /// SHA-256 of the source's tarball, in hexadecimal.
     pub source_sha256: String,
+    /// Identifies that file and its state, so that it is not read again: device, inode, size and time of change.
+    #[serde(default)]
+    pub source_file: Option<[u64; 4]>,
     /// The compiler, as it names itself.
     pub compiler: String,
     /// The program.
@@ -51,7 +55,7 @@ impl Recorded for EmulatorManifest {
 pub struct BuiltEmulator {
     folder: PathBuf,
     manifest: EmulatorManifest,
-    _in_use: InUse,
+    in_use: InUse,
 }
 
 impl BuiltEmulator {
@@ -62,7 +66,7 @@ impl BuiltEmulator {
     pub fn find(cache: &Cache, emulator: Emulator) -> Result<Option<Self>, Error> {
         let folder = folder(cache, Source::of(emulator));
         let in_use = InUse::of(&folder);
-        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest, _in_use: in_use }))
+        Ok(recorded::find(&folder)?.map(|manifest| Self { folder, manifest, in_use }))
     }
 
     /// The emulator, built first if it is not there. A build that was interrupted goes on where it stopped.
@@ -76,27 +80,38 @@ impl BuiltEmulator {
         on_progress: OnProgress<'_>,
     ) -> Result<Self, Error> {
         let source = Source::of(emulator);
-        let given = source.given().map(|tarball| sha256(&tarball)).transpose()?;
-        if let Some(built) = Self::find(cache, emulator)?.filter(|built| built.is_of(given.as_deref())) {
+        let given = source.given();
+        let wanted = || match Self::find(cache, emulator)? {
+            Some(built) if built.is_of(given.as_deref())? => Ok(Some(built)),
+            _ => Ok(None),
+        };
+        if let Some(built) = wanted()? {
             return Ok(built);
         }
         let _lock = lock_building(cache, emulator, on_progress)?;
         // Another process may have built it while this one waited.
-        if let Some(built) = Self::find(cache, emulator)?.filter(|built| built.is_of(given.as_deref())) {
+        if let Some(built) = wanted()? {
             return Ok(built);
         }
-        let manifest = compile::compile(cache, source, on_progress)?;
         let place = folder(cache, source);
+        if InUse::is_of_others(&place) {
+            return Err(Error::Running);
+        }
+        let manifest = compile::compile(cache, source, on_progress)?;
         take_place(&compile::result(cache, source), &place)?;
         cache.discard(&compile::work(cache, source))?;
         cache.remove_others(&prefix(source), &place);
         let in_use = InUse::of(&place);
-        Ok(Self { folder: place, manifest, _in_use: in_use })
+        Ok(Self { folder: place, manifest, in_use })
     }
 
-    /// Tests whether it was built from the source that the user gives, by its SHA-256, if one is given.
-    fn is_of(&self, given: Option<&str>) -> bool {
-        given.is_none_or(|sha256| sha256 == self.manifest.source_sha256)
+    /// Tests whether it was built from the tarball that the user gives. One that is gone cannot be built.
+    fn is_of(&self, given: Option<&Path>) -> Result<bool, Error> {
+        let Some((given, about)) = given.and_then(|given| Some((given, given.metadata().ok()?))) else {
+            return Ok(true);
+        };
+        let is_same_file = self.manifest.source_file == Some(identity(&about));
+        Ok(is_same_file || sha256(given)? == self.manifest.source_sha256)
     }
 
     /// Compares its program with what was built.
@@ -156,15 +171,26 @@ mod tests {
         let cache = Cache::at(root.path());
         let folder = folder(&cache, Source::of(Emulator::Bochs));
         std::fs::create_dir_all(&folder).unwrap();
-        let manifest = EmulatorManifest {
+        let [same, other] = ["same", "other"].map(|name| {
+            let path = root.path().join(name);
+            std::fs::write(&path, name).unwrap();
+            path
+        });
+        let mut manifest = EmulatorManifest {
             key: String::new(),
             version: "3.0".to_owned(),
-            source_sha256: "aa".to_owned(),
+            source_sha256: sha256(&same).unwrap(),
+            source_file: None,
             compiler: String::new(),
             files: Vec::new(),
         };
-        recorded::write_manifest(&folder, &manifest).unwrap();
-        let built = BuiltEmulator::find(&cache, Emulator::Bochs).unwrap().unwrap();
-        assert!(built.is_of(None) && built.is_of(Some("aa")) && !built.is_of(Some("bb")));
+        let is_of = |manifest: &EmulatorManifest, given| {
+            recorded::write_manifest(&folder, manifest).unwrap();
+            BuiltEmulator::find(&cache, Emulator::Bochs).unwrap().unwrap().is_of(given).unwrap()
+        };
+        assert!(is_of(&manifest, None) && is_of(&manifest, Some(&same)) && !is_of(&manifest, Some(&other)));
+        assert!(is_of(&manifest, Some(Path::new("/gone"))), "nothing else can be built");
+        manifest.source_file = Some(identity(&other.metadata().unwrap()));
+        assert!(is_of(&manifest, Some(&other)), "it is not read again");
     }
 }

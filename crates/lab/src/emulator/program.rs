@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::BuiltEmulator;
 use crate::assemble::STOCK_QEMU;
+use crate::cache::InUse;
 use crate::definition::Emulator;
 use crate::image::Image;
 use crate::recorded::version_of;
@@ -21,6 +22,7 @@ pub(crate) struct EmulatorProgram {
     pub(crate) version: String,
     /// The source package and the version with which the laboratories were tested, if it differs.
     pub(crate) drift: Option<(&'static str, &'static str)>,
+    _in_use: Option<InUse>,
 }
 
 impl EmulatorProgram {
@@ -32,6 +34,7 @@ impl EmulatorProgram {
             identity: manifest.files.first().map_or_else(String::new, |file| file.sha256.clone()),
             version: manifest.version.clone(),
             drift: built.drift(emulator),
+            _in_use: Some(built.in_use.clone()),
         }
     }
 
@@ -48,6 +51,7 @@ impl EmulatorProgram {
             version: version.split(['+', '-']).next().unwrap_or(version).to_owned(),
             // The image reports the versions of its packages.
             drift: None,
+            _in_use: None,
         }
     }
 }

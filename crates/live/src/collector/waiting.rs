@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +30,11 @@ pub(super) fn wait_for_programs() {
 pub fn in_first_pid_namespace(root: &Path) -> bool {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     let first = Path::new("pid:[4026531836]");
-    std::fs::read_link(root.join("proc/self/ns/pid")).is_ok_and(|namespace| namespace == first)
+    match std::fs::read_link(root.join("proc/self/ns/pid")) {
+        Ok(namespace) => namespace == first,
+        // A kernel without such namespaces (CONFIG_PID_NS).
+        Err(error) => error.kind() == ErrorKind::NotFound && root.join("proc/self/stat").exists(),
+    }
 }
 
 pub(crate) const OTHER_NUMBERS: &str = "processes have other numbers here than the kernel gives them";

@@ -304,6 +304,12 @@ fn events_in_several_buffers_count_once() {
 }
 
 #[test]
+fn the_time_begins_with_the_oldest_event_of_any_processor() {
+    let span = read(&path("zstd.dat")).profile.span.unwrap();
+    assert!(span.first_ns < 13_371_454_242, "where that of the first one begins: {span:?}");
+}
+
+#[test]
 fn two_vms_are_kept_apart_by_their_threads() {
     let reading = read(&path("zstd.dat"));
     let vcpus: Vec<_> = reading.profile.vcpus().iter().map(|exits| exits.vcpu).collect();

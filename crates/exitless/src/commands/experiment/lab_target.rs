@@ -189,7 +189,7 @@ fn power_on(
     stop: Arc<AtomicBool>,
     on_happening: &mut dyn FnMut(Happening<'_>),
 ) -> anyhow::Result<()> {
-    let cache = Cache::of_user()?;
+    let cache = Cache::of_user()?.stopped_by(Arc::clone(&stop));
     let image = Image::find(&cache)?.context("The labs' image is gone; run `exitless lab build`")?;
     let laboratory = Laboratory::open(&cache, machine.lab, &image, stop, &mut |_| ())?;
     let put = vec![Put { from: request.to_owned(), to: REQUEST.to_owned() }];

@@ -96,6 +96,7 @@ pub(super) fn record(mut host: XenHost, output: &Path, course: &mut Course) -> a
     let Kept { writer, domains, .. } = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
     warn(&reading.warnings);
     let losses = reading.profile.losses;
+    host.forget_unnamed();
     let summary = Summary {
         losses,
         names: host.names_of(&domains),
