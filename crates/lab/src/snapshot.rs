@@ -425,7 +425,7 @@ mod tests {
         let folder = cache.snapshots().join("older");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(SHAPE), shape(2).text()).unwrap();
-        assert!(snapshots_size(&cache, &Lab::find("amd-svm").unwrap()) > 0);
+        assert!(snapshots_size(&cache, Lab::find("amd-svm").unwrap()) > 0);
     }
 
     #[test]
