@@ -218,6 +218,12 @@ fn units(options: &ComparisonOptions, sides: &[Side; 2], seconds: [f64; 2]) -> (
 }
 
 impl SideSummary {
+    /// The mean duration of its recordings in seconds.
+    #[must_use]
+    pub fn mean_seconds(&self) -> f64 {
+        self.seconds / self.recordings.max(1) as f64
+    }
+
     fn new(recordings: &[Recording<'_>], side: &Side, seconds: f64, operations: Option<u64>) -> Self {
         let mut losses = Losses::default();
         recordings.iter().for_each(|recording| losses.merge(&recording.profile.losses));

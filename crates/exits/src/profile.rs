@@ -68,6 +68,11 @@ impl Span {
     pub fn join(self, other: Self) -> Self {
         Self { first_ns: self.first_ns.min(other.first_ns), last_ns: self.last_ns.max(other.last_ns) }
     }
+
+    /// Makes `whole` contain `part` too.
+    pub fn widen(whole: &mut Option<Self>, part: Self) {
+        *whole = Some(whole.map_or(part, |span| span.join(part)));
+    }
 }
 
 /// Exits by vCPU and reason with their handling times: the common form of recordings, live observations and

@@ -122,7 +122,7 @@ impl<'s, S: Sink> Assembly<'s, S> {
     /// Says that the recorder was at work at these times, whatever it recorded then. Without it, a setting that
     /// removes exits would shorten the time by which they are divided.
     pub(crate) fn observed(&mut self, times: Span) {
-        self.observed = Some(self.observed.map_or(times, |before| before.join(times)));
+        Span::widen(&mut self.observed, times);
     }
 
     /// Takes an event.
@@ -225,7 +225,6 @@ impl<'s, S: Sink> Assembly<'s, S> {
     /// Hands on everything and gives the profile.
     pub(crate) fn finish(mut self) -> Profile {
         self.flush(u64::MAX);
-        let newest_ns = self.newest_ns.max(self.observed.map_or(0, |times| times.last_ns));
         let Self { mut threads, mut shared, sink, names, events, .. } = self;
         let mut profile = Profile::new();
         // In the profile's order, so that each goes to its end.
@@ -245,10 +244,8 @@ impl<'s, S: Sink> Assembly<'s, S> {
             profile.vcpus().iter().filter_map(|exits| exits.vcpu.vm).collect();
         profile.names = names.into_iter().filter(|(vm, _)| vms.contains(vm)).collect();
         profile.events = events;
-        profile.span = self.span.map(|span| {
-            let first_ns = self.observed.map_or(span.first_ns, |times| times.first_ns.min(span.first_ns));
-            Span { first_ns, last_ns: newest_ns }
-        });
+        let of_events = self.span.map(|span| Span { last_ns: self.newest_ns, ..span });
+        profile.span = of_events.map(|span| self.observed.map_or(span, |times| span.join(times)));
         profile.timeline = shared.timeline;
         profile.losses = shared.losses;
         profile

@@ -1,6 +1,6 @@
 //! Exits one by one, for those who want more than sums.
 
-use exits::{Access, ExitReason, Vcpu};
+use exits::{Access, AccessKind, ExitReason, Vcpu};
 
 /// One exit with what happened until the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,15 @@ pub struct AccessRecord {
     /// The handling time in nanoseconds, as [`exits::Exits::handling`] defines it for accesses; `None` when it is not
     /// known, or when a later access of the same sort took its place.
     pub handling_ns: Option<u64>,
+}
+
+impl AccessRecord {
+    /// [`ExitRecord::access`] of an exit with these accesses, in order of time.
+    #[must_use]
+    pub fn last_of_exit(accesses: &[Self]) -> Option<Access> {
+        let mut of_exit = accesses.iter().map(|one| one.access);
+        of_exit.rfind(|access| access.kind() != AccessKind::Nested)
+    }
 }
 
 /// Takes exits one by one while a recording is read: those of one vCPU in order of time. It is called on

@@ -91,9 +91,7 @@ pub(super) fn all(comparison: &ProfileComparison, sides: [&Side; 2]) -> Vec<Doub
             doubts.push(Doubt::Short { side });
         }
     }
-    // The mean of a side's recordings.
-    let length = |summary: &SideSummary| summary.seconds / summary.recordings.max(1) as f64;
-    let lengths = [length(before), length(after)];
+    let lengths = [before, after].map(SideSummary::mean_seconds);
     if comparison.per == Per::Second && lengths[0].max(lengths[1]) > MOST_UNEQUAL * lengths[0].min(lengths[1])
     {
         doubts.push(Doubt::Durations);

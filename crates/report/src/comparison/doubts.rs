@@ -58,8 +58,8 @@ fn sentence(doubt: &Doubt, compared: &Compared<'_>) -> String {
             side(which)
         ),
         Doubt::Durations => {
-            let length = |summary: &SideSummary| summary.seconds / summary.recordings.max(1) as f64;
-            let [before, after] = [&compared.comparison.before, &compared.comparison.after].map(length);
+            let [before, after] =
+                [&compared.comparison.before, &compared.comparison.after].map(SideSummary::mean_seconds);
             format!(
                 "A recording is {} long before, and {} after: if one ended early, or the work took another time, rates \
                  are not comparable. Give the operations of each side instead.",

@@ -207,7 +207,7 @@ impl<'s, S: Sink> Session<'s, S> {
             let exit = row.exit;
             let end_ns = exit.time_ns.saturating_add(exit.handling_ns.unwrap_or(0));
             let seen = Span { first_ns: exit.time_ns, last_ns: end_ns };
-            self.seen = Some(self.seen.map_or(seen, |span| span.join(seen)));
+            Span::widen(&mut self.seen, seen);
             self.exits += 1;
             let first_ns = *self.first_ns.get_or_insert(exit.time_ns);
             let moment = |offset_ns: u64| first_ns.saturating_add(offset_ns);

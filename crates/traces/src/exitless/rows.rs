@@ -1,6 +1,6 @@
 //! The rows of a batch as exits.
 
-use exits::{Access, AccessKind, ExitReason, Vcpu};
+use exits::{ExitReason, Vcpu};
 
 use super::batch::{Batch, Column, StringColumn, Wrong};
 use super::layout::{Earlier, Layout, Numbers};
@@ -109,17 +109,11 @@ impl Rows {
             cpu: self.cpu.get(row).unwrap_or(0) as u16,
             reason: named.or_else(numbered)?,
             guest_rip: self.guest_rip.get(row).unwrap_or(0),
-            access: last_of(&self.accesses),
+            access: AccessRecord::last_of_exit(&self.accesses),
             handling_ns: self.handling.get(row),
         };
         Some(Row { exit, accesses: &self.accesses, unknown })
     }
-}
-
-/// See [`ExitRecord::access`].
-fn last_of(accesses: &[AccessRecord]) -> Option<Access> {
-    let mut of_exit = accesses.iter().map(|one| one.access);
-    of_exit.rfind(|access| access.kind() != AccessKind::Nested)
 }
 
 impl EarlierColumn {

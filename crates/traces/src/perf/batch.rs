@@ -107,7 +107,7 @@ impl Batch {
     pub(super) fn observe(&mut self, time_ns: Option<u64>) {
         if let Some(time_ns) = time_ns.filter(|&time_ns| time_ns > 0) {
             let time = Span { first_ns: time_ns, last_ns: time_ns };
-            self.observed = Some(self.observed.map_or(time, |before| before.join(time)));
+            Span::widen(&mut self.observed, time);
         }
     }
 

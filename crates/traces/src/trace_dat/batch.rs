@@ -101,7 +101,7 @@ pub(super) fn decode(chunk: &Chunk, decoder: &Decoder, batch: &mut Batch) {
         });
         if let Some((first, last)) = ends {
             let times = Span { first_ns: clock.ns(first), last_ns: clock.ns(last) };
-            batch.observed = Some(batch.observed.map_or(times, |before| before.join(times)));
+            Span::widen(&mut batch.observed, times);
         }
         if let (Err(place), true) = (outcome, page.whole) {
             broken(chunk, start + place, batch);

@@ -105,7 +105,7 @@ impl Recording {
             cpu: exit.cpu,
             reason: exit.reason,
             guest_rip: 0,
-            access: accesses.last().map(|last| last.access),
+            access: AccessRecord::last_of_exit(&self.accesses),
             handling_ns: exit.handling_ns,
         };
         self.writer.exit_with(&record, &self.accesses);
