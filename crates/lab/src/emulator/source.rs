@@ -154,6 +154,7 @@ static QEMU: Source = Source {
         "30-build-precompile-osdep",
         "31-amd_iommu-migrate-its-state",
         "32-nvme-migrate-a-controller-that-was-never-enabled",
+        "33-invalidate-a-block-without-flushing-the-cache-of-jumps",
     ),
     added: &[("configs/devices/x86_64-softmmu/lab.mak", include_str!("../../patches/qemu/lab.mak"))],
     python: &["meson", "python3-distlib"],
