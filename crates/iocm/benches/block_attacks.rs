@@ -13,11 +13,12 @@ use iocm::config::Config;
 use iocm::control::client::Client;
 use iocm::ring::RingFeatures;
 use iocm::running::Ready;
-use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, NetDriver, Piece};
+use iocm::testing::{BlockDriver, DATA, Driver, FrontEnd, NetDriver, Piece, SIZE, USER};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Read as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -49,6 +50,8 @@ enum Attack {
     LargeReads,
     /// Reads whose chains have as many pieces as a queue allows.
     LongChains,
+    /// The same with pieces of a byte, in memory of as many regions as there may be.
+    Regions,
     /// Writes of 4 KiB, each with a flush.
     Flushes,
     Discards,
@@ -69,6 +72,7 @@ const ATTACKS: &[(Attack, &str)] = &[
     (Attack::Reads, "4 KiB reads"),
     (Attack::LargeReads, "4 MiB reads"),
     (Attack::LongChains, "chains of 1,024"),
+    (Attack::Regions, "509 regions"),
     (Attack::Flushes, "writes and flushes"),
     (Attack::Discards, "discards"),
     (Attack::ZeroWrites, "write zeroes"),
@@ -307,6 +311,14 @@ fn request(
     let mut driver = Driver::new(QUEUE, FEATURES);
     let mut front = connect(socket)?;
     front.negotiate(&driver, MORE)?;
+    // VHOST_USER_ADD_MEM_REG: pages above the memory that the driver uses.
+    for number in 1..if attack == Attack::Regions { 509 } else { 1 } {
+        let at = SIZE + (number << 12);
+        let payload = [0, at, 4096, USER + at, 0].map(u64::to_ne_bytes).concat();
+        if !front.tell(37, &payload, &[driver.file.as_fd()])? {
+            return Err("a region was refused".into());
+        }
+    }
     if !front.start(0, &driver.layout(), QUEUE.into(), 0)? {
         return Err("the attacker's queue was refused".into());
     }
@@ -323,6 +335,7 @@ fn request(
     let data: Vec<Piece> = match attack {
         Attack::LargeReads => vec![(ROOM, 4 << 20, true)],
         Attack::LongChains => (0..1022).map(|piece| (ROOM + piece * 512, 512, true)).collect(),
+        Attack::Regions => vec![(ROOM, 1, false); 1022],
         Attack::Flushes => vec![(ROOM, 4096, false)],
         Attack::Discards | Attack::ZeroWrites => vec![(RANGE, 16, false)],
         Attack::Malformed => Vec::new(),

@@ -248,7 +248,8 @@ impl Drop for Daemon {
         // Others may still hold an endpoint, so it is closed here. All are told first, so that they end together.
         let endpoints = self.endpoints();
         endpoints.iter().for_each(|endpoint| endpoint.begin_to_close());
-        endpoints.iter().for_each(|endpoint| endpoint.close());
+        let deadline = Endpoint::deadline();
+        endpoints.iter().for_each(|endpoint| endpoint.close(deadline));
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The delay before the next accept(2) after one that failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -309,20 +309,26 @@ impl Endpoint {
     /// Closes it for good: its socket is not kept for the next daemon either.
     pub fn remove(&self) {
         self.file.remove();
-        self.close();
+        self.close(Self::deadline());
+    }
+
+    /// The time until which closing waits for threads that serve front-ends, from now on.
+    #[must_use]
+    pub fn deadline() -> Instant {
+        Instant::now() + CLOSE_TIMEOUT
     }
 
     /// Disconnects the front-end after its requests in flight, stops listening, and removes the socket unless it is kept
     /// for the next daemon.
     ///
-    /// A thread that the front-end keeps from ending, for instance by a file whose close(2) waits for a server that
-    /// does not answer, is left behind. It ends when that does, at the latest with this process.
-    pub fn close(&self) {
+    /// A thread that the front-end keeps from ending by the deadline, for instance by a file whose close(2) waits for a
+    /// server that does not answer, is left behind. It ends when that does, at the latest with this process.
+    pub fn close(&self, deadline: Instant) {
         self.begin_to_close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((thread, ended)) = thread else { return };
         self.file.end();
-        match ended.recv_timeout(CLOSE_TIMEOUT) {
+        match ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {
                 self.backend.end(&self.pool);
                 if !thread.is_finished() {
@@ -339,7 +345,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.close();
+        self.close(Self::deadline());
     }
 }
 

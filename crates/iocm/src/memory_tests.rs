@@ -39,6 +39,26 @@ fn what_spans_adjacent_regions_comes_in_pieces() {
 }
 
 #[test]
+fn addresses_are_found_in_any_number_of_regions() {
+    let file = file(0x1000);
+    for count in [1, FEW as u64, FEW as u64 + 1, 100] {
+        // A hole follows each region.
+        let regions = (0..count).map(|number| (region(number << 13, 0x1000, 0), file.try_clone().unwrap()));
+        let memory = GuestMemory::map(regions).unwrap();
+        for number in 0..count {
+            let start = number << 13;
+            assert_eq!(pieces(&memory, start + 0xfff, 1), (vec![(start + 0xfff, 1)], true));
+            assert_eq!(pieces(&memory, start + 0x800, 0x801), (vec![(start + 0x800, 0x800)], false));
+            assert_eq!(pieces(&memory, start + 0x1000, 1), (vec![], false));
+        }
+        assert_eq!(pieces(&memory, u64::MAX, 1), (vec![], false));
+    }
+    let high =
+        GuestMemory::map((1..20).map(|number| (region(number << 13, 0x1000, 0), file.try_clone().unwrap())));
+    assert_eq!(pieces(&high.unwrap(), 0, 1), (vec![], false), "before the first");
+}
+
+#[test]
 fn an_offset_need_not_be_a_pages_begin() {
     let mut file = file(0x3000);
     file.seek(SeekFrom::Start(0x1234)).unwrap();

@@ -10,8 +10,8 @@ mod split;
 use crate::memory::GuestMemory;
 use std::sync::Arc;
 
-pub(crate) use chain::pieces;
 pub use chain::{Chain, Side};
+pub(crate) use chain::{DESCRIPTORS_A_UNIT, pieces};
 pub use packed::{PackedRing, RawDescriptor};
 pub use split::SplitRing;
 
@@ -38,7 +38,7 @@ pub struct RingLayout {
     pub driver: u64,
     /// The device area: the used ring, or the device's event suppression structure.
     pub device: u64,
-    /// The guest address of the device area, if writes to it are logged.
+    /// The guest address of the device area, if writes to the ring are logged.
     pub logged: Option<u64>,
 }
 

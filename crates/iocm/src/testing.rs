@@ -5,6 +5,7 @@ mod by_hand;
 mod daemon;
 mod driver;
 mod front_end;
+mod lingering;
 mod memory_file;
 #[cfg(test)]
 mod mounted_file;
@@ -17,6 +18,7 @@ pub use by_hand::ByHand;
 pub use daemon::{MadeUpDaemon, queue_facts};
 pub use driver::{DATA, Driver, NEXT, Piece, SIZE, USER};
 pub use front_end::FrontEnd;
+pub use lingering::lingering_socket;
 pub use memory_file::{attributes_of_one_file, memory_file};
 #[cfg(test)]
 pub(crate) use mounted_file::MountedFile;

@@ -61,6 +61,7 @@ const TESTS: &[(&str, fn())] = &[
     ("connections_with_half_a_message_leave_nothing", process::hostile::floods::half_messages),
     ("descriptors_without_number_are_closed", process::hostile::floods::descriptors_without_number),
     ("pages_that_are_lost_apart_use_up_no_mappings", process::hostile::floods::pages_lost_apart),
+    ("pages_that_are_lost_in_packets_use_up_no_mappings", process::hostile::floods::pages_lost_in_packets),
     ("messages_without_end_stop_nobody", process::hostile::floods::messages_without_end),
     ("memory_that_is_cut_is_never_written_to_a_disk", process::hostile::memory::cut_while_it_is_used),
     ("huge_pages_that_are_not_there_end_nobody", process::hostile::memory::huge_pages_that_are_not_there),

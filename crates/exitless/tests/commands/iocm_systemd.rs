@@ -173,6 +173,21 @@ fn reads_without_end(socket: &Path, ends: &AtomicBool, count: &AtomicUsize) -> V
     pauses
 }
 
+/// The journal's directory is private to root, and the daemon's user could not open anything in it.
+#[test]
+fn the_packaged_daemon_uses_nothing_in_the_directory_of_roots_journal() {
+    let unit = include_str!("../../../../packaging/systemd/exitless-iocm.service");
+    let example = include_str!("../../../../packaging/iocm.toml.example");
+    let settings = unit.lines().filter(|line| !line.starts_with('#'));
+    let uses: Vec<&str> = settings
+        .chain(example.lines())
+        .filter(|line| line.contains("/var/lib/exitless/") || line.ends_with("/var/lib/exitless"))
+        .collect();
+    assert!(uses.is_empty(), "{uses:?}");
+    assert!(unit.lines().any(|line| line == "StateDirectory=exitless-images"));
+    assert!(example.contains("\"/var/lib/exitless-images/"));
+}
+
 #[test]
 fn a_front_end_that_reconnects_finds_a_listener_over_twenty_restarts() {
     const RESTARTS: usize = 20;

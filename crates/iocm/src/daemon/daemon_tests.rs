@@ -1,10 +1,10 @@
 use super::*;
 use crate::ring::RingFeatures;
-use crate::testing::{BlockDriver, FrontEnd, MountedFile, attributes_of_one_file};
+use crate::testing::{BlockDriver, FrontEnd, MountedFile, attributes_of_one_file, lingering_socket};
 use fuser::{Errno, FileHandle, Filesystem, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, Request};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn config(directory: &std::path::Path, arrangement: &str) -> Config {
     let devices = (0..3).map(|number| {
@@ -43,6 +43,26 @@ fn devices_are_given_to_workers_as_they_are_to_be() {
             assert!(front.ask(1).is_err(), "the connection is closed");
         }
     }
+}
+
+#[test]
+fn devices_whose_threads_do_not_end_are_waited_for_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&config(directory.path(), "shared")).unwrap();
+    let hold = |endpoint: Arc<Endpoint>| {
+        let (stream, peer) = lingering_socket();
+        let mut front = FrontEnd::new(UnixStream::connect(&endpoint.config.socket).unwrap()).unwrap();
+        // It is no eventfd for kicks, and is closed.
+        front.send_closed(12, &0_u64.to_ne_bytes(), stream.into()).unwrap();
+        (front, peer)
+    };
+    let held: Vec<_> = daemon.endpoints().into_iter().map(hold).collect();
+    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    drop(daemon);
+    let took = began.elapsed();
+    assert_eq!(held.len(), 3);
+    assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&took), "{took:?}");
 }
 
 #[test]

@@ -4,10 +4,13 @@
 //! Touching such a page raises SIGBUS, which would end the daemon and with it the devices of all other VMs. Instead
 //! that page alone is replaced by an empty one of this process, and the mapping is marked. Users of the mapping test
 //! the mark, and pass nothing that came from it to the guest or to a disk.
+//!
+//! A replaced page is a mapping of its own and cuts the one around it in two, and a process has only 65,530
+//! (`vm.max_map_count`). So after some pages the whole mapping is replaced, by one.
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A guarded mapping.
@@ -19,9 +22,13 @@ struct GuardSlot {
     end: AtomicUsize,
     /// The page size, bytes.
     page: AtomicUsize,
-    /// A page was lost.
-    lost: AtomicBool,
+    /// The number of pages that were lost.
+    lost: AtomicU32,
 }
+
+/// The number of pages of a mapping that are replaced one by one: more than a packet or a bounce buffer has, so that only
+/// a front-end that wants to loses them all. What the kernel still copies from the mapping then stays as it is.
+const ONE_BY_ONE: u32 = 64;
 
 /// The number of slots in a chunk.
 const SLOTS: usize = 256;
@@ -41,7 +48,7 @@ impl Chunk {
                 start: AtomicUsize::new(0),
                 end: AtomicUsize::new(0),
                 page: AtomicUsize::new(0),
-                lost: AtomicBool::new(false),
+                lost: AtomicU32::new(0),
             }
         }; SLOTS];
         Self { slots, next: AtomicPtr::new(std::ptr::null_mut()) }
@@ -102,7 +109,7 @@ impl Guard {
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
-        self.0.lost.load(Ordering::Relaxed)
+        self.0.lost.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -120,20 +127,29 @@ impl GuardSlot {
         self.start.store(start, Ordering::Relaxed);
         self.end.store(end, Ordering::Relaxed);
         self.page.store(page, Ordering::Relaxed);
-        self.lost.store(false, Ordering::Relaxed);
+        self.lost.store(0, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The page of an address: its start and its size. A mapping that changes meanwhile is not the one that the
-    /// faulting thread uses.
-    fn page_of(&self, address: usize) -> Option<(usize, usize)> {
+    /// The page of an address and the mapping around it, each as start and size. A mapping that changes meanwhile is not the
+    /// one that the faulting thread uses.
+    fn around(&self, address: usize) -> Option<[(usize, usize); 2]> {
         let version = self.version.load(Ordering::Acquire);
         let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
         let page = self.page.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_stable = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
         let is_inside = page > 0 && start <= address && address < end;
-        (is_stable && is_inside).then(|| (start + (address - start) / page * page, page))
+        (is_stable && is_inside)
+            .then(|| [(start + (address - start) / page * page, page), (start, end - start)])
+    }
+
+    /// Replaces a lost page, or the whole mapping if it has lost many or there is no room for another mapping.
+    fn replace(&self, page: (usize, usize), whole: (usize, usize)) -> bool {
+        // Counted first: other threads see the empty page, and test the counts after it.
+        let before = self.lost.fetch_add(1, Ordering::Relaxed);
+        LOST.fetch_add(1, Ordering::Relaxed);
+        before < ONE_BY_ONE && replace(page) || replace(whole)
     }
 }
 
@@ -185,13 +201,12 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
         let mut chunk = Some(&FIRST);
         while let Some(here) = chunk {
             for slot in &here.slots {
-                let Some((page, size)) = slot.page_of(address) else { continue };
+                let Some([page, whole]) = slot.around(address) else { continue };
                 // Nobody has touched the page; a later touch raises the other code.
-                if code == FOUND_OUT || replace(page, size) {
-                    if code != FOUND_OUT {
-                        slot.lost.store(true, Ordering::Relaxed);
-                        LOST.fetch_add(1, Ordering::Relaxed);
-                    }
+                if code == FOUND_OUT {
+                    return;
+                }
+                if slot.replace(page, whole) {
                     return;
                 }
             }
@@ -208,15 +223,15 @@ extern "C" fn on_fault(_signal: libc::c_int, info: *mut libc::siginfo_t, _contex
     }
 }
 
-/// Replaces a lost page by an empty one.
-fn replace(page: usize, size: usize) -> bool {
+/// Replaces pages by empty ones.
+fn replace((start, size): (usize, usize)) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-    let address = std::ptr::without_provenance_mut(page);
+    let address = std::ptr::without_provenance_mut(start);
     // SAFETY: the thread's own.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { error.read() };
-    // SAFETY: the page is of a mapping that is guarded, so that nothing else is there.
+    // SAFETY: the pages are of a mapping that is guarded, so that nothing else is there.
     let mapped = unsafe { libc::mmap(address, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     // SAFETY: as above. What was interrupted may be about to look at it.
     unsafe { error.write(before) };

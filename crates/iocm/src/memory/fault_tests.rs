@@ -37,6 +37,30 @@ fn a_page_that_is_lost_is_marked_and_no_other_page_is_touched() {
     assert_eq!((byte(&memory, 0x3010), byte(&memory, 0x10)), (5, 7));
 }
 
+/// The mappings of this process within these addresses.
+fn mappings(start: usize, end: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let starts = maps.lines().filter_map(|line| usize::from_str_radix(line.split_once('-')?.0, 16).ok());
+    starts.filter(|at| (start..end).contains(at)).count()
+}
+
+#[test]
+fn a_mapping_that_has_lost_many_pages_is_one_mapping_of_empty_pages() {
+    const PAGES: u64 = 512;
+    let file = memory_file(PAGES << 12);
+    let memory = memory(&file, PAGES << 12);
+    let start = memory.one_part(0, 1).unwrap().pointer.addr();
+    let count = || mappings(start, start + (PAGES << 12) as usize);
+    file.set_len(0).unwrap();
+    let mut lost = (0..PAGES).step_by(2);
+    lost.by_ref().take(super::ONE_BY_ONE as usize).for_each(|page| assert_eq!(byte(&memory, page << 12), 0));
+    assert_eq!(count(), 2 * super::ONE_BY_ONE as usize);
+    lost.for_each(|page| assert_eq!(byte(&memory, page << 12), 0));
+    assert_eq!(count(), 1);
+    write(&memory, 0x1010, 7);
+    assert!(byte(&memory, 0x1010) == 7 && memory.is_cut());
+}
+
 #[test]
 fn there_are_guards_for_as_many_mappings_as_there_are() {
     let file = memory_file(0x1000);

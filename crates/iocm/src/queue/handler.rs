@@ -14,8 +14,8 @@ pub struct WorkDone {
     pub requests: u32,
     /// Bytes of data that were copied, or submitted to the kernel.
     pub bytes: u64,
-    /// Units of work beyond these: a packet that goes to several ports is copied for each.
-    pub copies: u32,
+    /// Units of work beyond these: the copies of a packet that goes to several ports, and long chains of descriptors.
+    pub extra: u32,
     /// The budget was used up, and there may be more.
     pub more: bool,
     /// The time until a limit allows more, nanoseconds.
@@ -27,7 +27,7 @@ impl WorkDone {
     #[must_use]
     pub fn units(&self) -> u32 {
         let bytes = u32::try_from(self.bytes / BYTES_A_UNIT).unwrap_or(u32::MAX);
-        self.requests.saturating_add(bytes).saturating_add(self.copies)
+        self.requests.saturating_add(bytes).saturating_add(self.extra)
     }
 }
 

@@ -81,7 +81,7 @@ impl Virtqueue {
         if let (Ring::Split(ring), None) = (&mut self.ring, &self.inflight)
             && let Some(is_taken) = ring.pop_usual(chain)
         {
-            return is_taken && !self.is_lost();
+            return is_taken && !self.loses_page();
         }
         self.pop_any(chain)
     }
@@ -93,7 +93,7 @@ impl Virtqueue {
             true => self.pop_and_record(chain),
         };
         match popped {
-            Ok(popped) => popped && !self.is_lost(),
+            Ok(popped) => popped && !self.loses_page(),
             Err(error) => {
                 self.broken = Some(error);
                 false
@@ -101,18 +101,21 @@ impl Virtqueue {
         }
     }
 
-    /// Tests whether a page that the queue uses was lost. If so, the queue is given up, and the driver is told nothing
-    /// more.
+    /// Tests whether a page that the queue uses was lost since the last test. If so, the queue is given up, and the driver is
+    /// told nothing more.
     #[inline]
-    fn is_lost(&mut self) -> bool {
-        let lost_pages = crate::memory::lost_pages();
-        if lost_pages != self.lost_pages {
-            self.lost_pages = lost_pages;
-            if self.memory().is_cut() || self.inflight.as_ref().is_some_and(Inflight::is_lost) {
-                self.lose_memory();
-            }
+    pub(crate) fn loses_page(&mut self) -> bool {
+        crate::memory::lost_pages() != self.lost_pages && self.is_cut()
+    }
+
+    #[cold]
+    fn is_cut(&mut self) -> bool {
+        self.lost_pages = crate::memory::lost_pages();
+        let is_cut = self.memory().is_cut() || self.inflight.as_ref().is_some_and(Inflight::is_lost);
+        if is_cut {
+            self.lose_memory();
         }
-        matches!(self.broken, Some(RingError::Lost))
+        is_cut
     }
 
     /// Marks the queue as broken because a page that it uses was lost.
@@ -307,7 +310,10 @@ impl Virtqueue {
     /// Publishes used buffers, if there are some. A call that is due for them waits for [`Self::publish`].
     #[inline]
     pub(crate) fn publish_early(&mut self) {
-        if !std::mem::take(&mut self.unpublished) || self.is_lost() {
+        if !std::mem::take(&mut self.unpublished) {
+            return;
+        }
+        if self.loses_page() || matches!(self.broken, Some(RingError::Lost)) {
             return;
         }
         self.call_due |= self.ring.publish();

@@ -27,6 +27,9 @@ pub struct Chain {
     descriptors: usize,
 }
 
+/// The number of descriptors that count as one unit of work, like a request: each takes a look-up of its address.
+pub(crate) const DESCRIPTORS_A_UNIT: usize = 64;
+
 /// The most pieces of a chain: the limit of writev(2).
 const PIECES: usize = 1024;
 
@@ -51,6 +54,12 @@ impl Chain {
     #[inline]
     pub(crate) const fn descriptors(&self) -> usize {
         self.descriptors
+    }
+
+    /// The units of work ([`crate::queue::WorkDone`]) that its descriptors are, beyond the one that each request is.
+    #[inline]
+    pub(crate) const fn extra_units(&self) -> usize {
+        self.descriptors / DESCRIPTORS_A_UNIT
     }
 
     /// Prefetches the first bytes of the buffer, at most 64, which were last in another CPU's cache: in one cache line, or

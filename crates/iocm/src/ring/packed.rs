@@ -55,6 +55,15 @@ impl Lap {
     }
 }
 
+/// The guest addresses of what the device writes, if writes are logged. vhost-user only passes that of the device area; QEMU
+/// logs nothing for the descriptors itself.
+#[derive(Debug, Clone, Copy)]
+struct Logged {
+    descriptors: u64,
+    /// Any number that the front-end said.
+    device: u64,
+}
+
 /// A packed ring.
 #[derive(Debug)]
 pub struct PackedRing {
@@ -67,7 +76,7 @@ pub struct PackedRing {
     device: *mut u16,
     /// The addresses of the three parts, from the front-end.
     layout: RingLayout,
-    logged: Option<u64>,
+    logged: Option<Logged>,
     features: RingFeatures,
     size: u16,
     /// The next entry to take.
@@ -119,13 +128,17 @@ impl PackedRing {
             return Err(RingError::Index(next.at.max(given.at)));
         }
         let [descriptors, driver, device] = parts(memory, layout, size)?;
+        let logged = layout.logged.and_then(|device| {
+            let ring = memory.of_user(layout.descriptors, DESCRIPTOR)?;
+            Some(Logged { descriptors: ring.guest, device })
+        });
         Ok(Self {
             memory: Arc::clone(memory),
             descriptors: descriptors.cast(),
             driver: driver.cast(),
             device: device.cast(),
             layout: *layout,
-            logged: layout.logged,
+            logged,
             features,
             size: entries,
             next,
@@ -290,9 +303,11 @@ impl PackedRing {
         back.is_some_and(|back| (1..=u32::from(fresh)).contains(&back))
     }
 
+    /// Logs the write of a descriptor.
+    #[inline]
     fn wrote(&self, at: u16) {
         if let Some(logged) = self.logged {
-            let at = logged.saturating_add(u64::from(at) * u64::from(DESCRIPTOR));
+            let at = logged.descriptors + u64::from(at) * u64::from(DESCRIPTOR);
             self.memory.wrote(at, u64::from(DESCRIPTOR));
         }
     }
@@ -313,7 +328,7 @@ impl PackedRing {
             // The flags make the index valid.
             fence(Ordering::Release);
         }
-        self.event(self.device, 1).store(flags, Ordering::Relaxed);
+        self.say(flags);
         fence(Ordering::SeqCst);
         self.has_more()
     }
@@ -321,7 +336,15 @@ impl PackedRing {
     /// See [`super::Ring::disable_kicks`].
     #[inline]
     pub fn disable_kicks(&mut self) {
-        self.event(self.device, 1).store(EVENTS_OFF, Ordering::Relaxed);
+        self.say(EVENTS_OFF);
+    }
+
+    /// Writes the flags of the device's event suppression structure, and logs the whole structure.
+    fn say(&self, flags: u16) {
+        self.event(self.device, 1).store(flags, Ordering::Relaxed);
+        if let Some(logged) = self.logged {
+            self.memory.wrote(logged.device, 4);
+        }
     }
 
     /// See [`super::Ring::memory`].

@@ -1,7 +1,8 @@
 use super::*;
 use crate::memory::DirtyLog;
-use crate::testing::{DATA, Driver, Piece, SIZE, memory_file};
+use crate::testing::{DATA, Driver, Piece, SIZE, USER, memory_file};
 use proptest::prelude::*;
+use std::os::unix::fs::FileExt as _;
 
 const PLAIN: RingFeatures = RingFeatures { packed: false, event_index: false, indirect: true };
 
@@ -277,6 +278,37 @@ fn a_packed_ring_that_is_made_anew_before_it_is_given_back_does_no_harm() {
     // More entries than a number of 16 bits has room for.
     (0..65).for_each(|id| ring.push(id, 0));
     ring.publish();
+}
+
+#[test]
+fn writes_to_the_descriptors_and_to_the_event_structure_of_a_packed_ring_are_marked_where_they_are() {
+    for event_index in [false, true] {
+        let file = memory_file(0x1000);
+        let log = Arc::new(DirtyLog::of_file(&file, 0, 0x1000).unwrap());
+        let features = RingFeatures { packed: true, event_index, ..PLAIN };
+        let mut driver = Driver::new(8, features);
+        let memory = Arc::new(driver.memory.logged(Some(log)));
+        // As QEMU says it: only where the device area is.
+        let device = driver.layout().device - USER;
+        let layout = RingLayout { logged: Some(device), ..driver.layout() };
+        let mut ring = Ring::new(&memory, &layout, 8, 0x8000_8000, features).unwrap();
+        let marked = || {
+            let mut bytes = [0; 0x1000];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            let pages = (0..8 * 0x1000_u64).filter(|page| bytes[*page as usize / 8] >> (page % 8) & 1 != 0);
+            pages.map(|page| page << 12).collect::<Vec<_>>()
+        };
+        let mut chain = Chain::new();
+        for _ in 0..2 {
+            driver.add(&[(DATA, 4, false)]).unwrap();
+            assert!(ring.pop(&mut chain).unwrap());
+            ring.push(chain.id, 0);
+        }
+        ring.publish();
+        assert_eq!(marked(), [Driver::slot(0)], "answers");
+        ring.enable_kicks();
+        assert_eq!(marked(), [Driver::slot(0), device], "an event structure");
+    }
 }
 
 #[test]

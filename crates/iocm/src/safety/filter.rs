@@ -148,9 +148,8 @@ const OF_THREADS: &[libc::c_int] =
 /// Linux 6.4 (include/uapi/linux/prctl.h): where a program learns the size of a page.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// The ioctls that find and configure network interfaces, on a socket.
-const INTERFACES: &[u64] =
-    &[libc::SIOCGIFINDEX, libc::SIOCGIFFLAGS, libc::SIOCSIFFLAGS, libc::SIOCGIFMTU, libc::SIOCSIFMTU];
+/// The ioctls that configure network interfaces, on a socket.
+const INTERFACES: &[u64] = &[libc::SIOCGIFFLAGS, libc::SIOCSIFFLAGS, libc::SIOCSIFMTU];
 
 /// Limits the calls of this thread, and of all that it begins. A call beyond them fails, or `kill`s the process. With
 /// `interfaces` those of the host may be set up.

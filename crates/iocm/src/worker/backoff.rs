@@ -36,6 +36,17 @@ impl Default for Polling {
     }
 }
 
+impl Polling {
+    /// The longest nap, nanoseconds.
+    pub(super) const fn longest_nap_ns(self) -> u64 {
+        match self {
+            Self::Adaptive { nap_ns } if nap_ns > SHORTEST_NAP_NS => nap_ns,
+            Self::Adaptive { .. } => SHORTEST_NAP_NS,
+            Self::Always | Self::Never => DEFAULT_NAP_NS,
+        }
+    }
+}
+
 /// The next step of an idle worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {

@@ -90,23 +90,39 @@ impl QueueEntry {
         }
     }
 
-    /// Enables kicks, so that it need not be polled. `false` if it must be: it has requests already, it has no kick
-    /// eventfd or none that the worker hears, or it is `always` polled. It is at these ticks.
-    pub(super) fn stop_polling(&mut self, always: bool, ticks: u64) -> bool {
+    /// Enables kicks, so that it need not be polled, unless it must be: it has requests already, it has no kick eventfd or
+    /// none that the worker hears, or it is `always` polled. It is at these ticks.
+    pub(super) fn stop_polling(&mut self, always: bool, ticks: u64) -> NextLook {
         if !self.polling_now {
-            return true;
+            return NextLook::Kicked;
+        }
+        if (self.queue.polled || always) && self.queue.enabled {
+            return NextLook::Now;
         }
         let has_no_kicks = self.queue.kick.is_none() || self.is_deaf;
-        let is_polled = (has_no_kicks || self.queue.polled || always) && self.queue.enabled;
-        if is_polled || self.queue.enable_wakeups() {
-            return false;
+        if has_no_kicks && self.queue.enabled && self.queue.virtqueue.broken().is_none() {
+            return NextLook::Later;
+        }
+        if self.queue.enable_wakeups() {
+            return NextLook::Now;
         }
         self.polling_now = false;
         let counters = &self.queue.state().counters;
         counters.unkicked_ticks.stop(ticks);
         counters.slept_ticks.start(ticks);
-        true
+        NextLook::Kicked
     }
+}
+
+/// The time of the next look at a queue, the latest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NextLook {
+    /// After a kick.
+    Kicked,
+    /// After a nap: nobody kicks, and the front-end alone decided so, which does not earn it a core.
+    Later,
+    /// At once.
+    Now,
 }
 
 /// A queue that was empty for this many polls and nanoseconds is left to its kicks: polling it has by then cost about

@@ -1,7 +1,7 @@
 //! A worker's thread.
 
 use super::backoff::{Backoff, Idle, Polling};
-use super::entry::{QueueEntry, resume, serve};
+use super::entry::{NextLook, QueueEntry, resume, serve};
 use super::mailbox::{Command, Mailbox, Reply, Routes};
 use super::rest::{REST_NS, Rests};
 use super::signals::Signals;
@@ -183,8 +183,12 @@ impl Run {
                 _ => {
                     let began = ticks();
                     match self.stop_polling_all(now, began) {
-                        true => self.sleep(self.until_unthrottled(None, now), began),
-                        false => self.wait(Some(0)),
+                        NextLook::Kicked => self.sleep(self.until_unthrottled(None, now), began),
+                        NextLook::Later => {
+                            let nap = self.polling.longest_nap_ns();
+                            self.sleep(self.until_unthrottled(Some(nap), now), began);
+                        }
+                        NextLook::Now => self.wait(Some(0)),
                     }
                 }
             }
@@ -407,14 +411,12 @@ impl Run {
         }
     }
 
-    /// Enables kicks of all queues. `false` if one of them has requests that it may take now; those that a limit holds
-    /// back do not count.
-    fn stop_polling_all(&mut self, now: u64, ticks: u64) -> bool {
-        let (mut all, always) = (true, self.polling == Polling::Always);
-        for entry in self.entries.iter_mut().filter(|entry| entry.throttled_until <= now) {
-            all &= entry.stop_polling(always, ticks);
-        }
-        all
+    /// Enables kicks of all queues. Returns the time of the next look at one of them; those that a limit holds back do not
+    /// count.
+    fn stop_polling_all(&mut self, now: u64, ticks: u64) -> NextLook {
+        let always = self.polling == Polling::Always;
+        let free = self.entries.iter_mut().filter(|entry| entry.throttled_until <= now);
+        free.map(|entry| entry.stop_polling(always, ticks)).max().unwrap_or(NextLook::Kicked)
     }
 
     /// Shortens a timeout to the time at which a limit releases a queue.

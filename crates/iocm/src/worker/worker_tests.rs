@@ -110,6 +110,34 @@ fn a_queue_whose_kicks_cannot_be_waited_for_is_polled() {
     }
 }
 
+/// The time that a thread of this process has had a CPU.
+fn cpu_time(thread: i32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_front_end_that_gives_no_kicks_does_not_get_a_core_for_it() {
+    for polling in [Polling::default(), Polling::Never] {
+        let routes = Routes::new();
+        let worker = worker(&routes, polling);
+        let (mut guest, mut queue) = Guest::new(&null(), FEATURES);
+        queue.kick = None;
+        worker.add(queue);
+        guest.submit(0, 0, &[], 4096).unwrap();
+        guest.ended();
+        std::thread::sleep(Duration::from_millis(20));
+        let before = cpu_time(worker.thread_id());
+        std::thread::sleep(Duration::from_millis(200));
+        let used = cpu_time(worker.thread_id()) - before;
+        assert!(used < Duration::from_millis(40), "{polling:?}: {used:?} of 200 ms");
+        guest.submit(0, 0, &[], 4096).unwrap();
+        guest.ended();
+        let figures = guest.state.counters.read();
+        assert_eq!((figures.requests, figures.kicks_asked), (2, 0), "{polling:?}");
+    }
+}
+
 #[test]
 fn every_way_of_waiting_serves_every_layout() {
     for polling in [Polling::default(), Polling::Always, Polling::Never] {

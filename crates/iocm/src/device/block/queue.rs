@@ -114,11 +114,13 @@ impl BlockQueue {
                 return 0;
             }
         };
-        let size = match request {
-            BlockRequest::Read(_, size) | BlockRequest::Write(_, size) => size,
-            _ => 0,
+        // A discard counts no bytes, because its content need not be written; zeroes may have to be.
+        let (size, counted) = match &request {
+            BlockRequest::Read(_, size) | BlockRequest::Write(_, size) => (*size, *size),
+            BlockRequest::WriteZeroes(ranges) => (0, ranges.iter().map(|range| range.size).sum()),
+            _ => (0, 0),
         };
-        self.device.bytes.take(size);
+        self.device.bytes.take(counted);
         if request == BlockRequest::Identify {
             self.identify(queue);
             return 0;
@@ -302,6 +304,7 @@ impl Handler for BlockQueue {
                 queue.publish_early();
             }
             work.requests += 1;
+            work.extra += self.chain.extra_units() as u32;
             work.bytes += self.start(queue, submitter);
         }
         work.more = true;
@@ -434,6 +437,46 @@ mod tests {
             (0..200).filter_map(|_| driver.ended()).filter(|(_, status, _)| *status == 0).count(),
             200
         );
+    }
+
+    #[test]
+    fn a_turn_is_charged_for_long_chains_of_descriptors() {
+        let device = BlockDevice::open(BlockOptions::default()).unwrap();
+        let features = RingFeatures { packed: false, event_index: false, indirect: true };
+        let mut driver = Driver::new(64, features);
+        let handler = Box::new(device.queue(64));
+        let state = Arc::<QueueState>::default();
+        let mut queue = Queue::new(driver.ring().unwrap(), Notifiers::default(), handler, state);
+        for _ in 0..40 {
+            driver.add_indirect(&[(DATA, 1, false); 1000]).unwrap();
+        }
+        let key = queue.key;
+        let work = queue.serve(&mut Submitter::new(&mut VecDeque::new(), key), 32);
+        assert!(work.requests <= 2 && work.units() >= 32 && work.more, "{work:?}");
+    }
+
+    #[test]
+    fn zeroes_that_are_written_count_against_the_limit_of_bytes_and_discards_do_not() {
+        let disk = tempfile::NamedTempFile::new().unwrap();
+        disk.as_file().set_len(16 << 20).unwrap();
+        for (kind, waits) in [(11, false), (13, true)] {
+            let path = Some(disk.path().to_owned());
+            let options = BlockOptions { path, bytes_a_second: 1 << 20, ..BlockOptions::default() };
+            let device = BlockDevice::open(options).unwrap();
+            let features = RingFeatures { packed: false, event_index: false, indirect: true };
+            let mut driver = BlockDriver::new(64, features);
+            let handler = Box::new(device.queue(64));
+            let ring = driver.driver.ring().unwrap();
+            let mut queue = Queue::new(ring, Notifiers::default(), handler, Arc::<QueueState>::default());
+            let range = |from: u64| [&from.to_le_bytes()[..], &(2_u32 << 11).to_le_bytes(), &[0; 4]].concat();
+            driver.submit(kind, 0, &[range(0), range(1 << 13)].concat(), 0).unwrap();
+            driver.submit(0, 0, &[], 4096).unwrap();
+            let mut made = VecDeque::new();
+            let throttled = serve(&mut queue, &mut made, false).throttled_ns;
+            end_all(&mut queue, &mut made);
+            let seconds = throttled.map(|ns| (ns + 500_000_000) / 1_000_000_000);
+            assert_eq!(seconds, waits.then_some(4), "{kind}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::bounce::{Bounce, Bounces};
 use super::request::{Range, Status};
-use crate::memory::{GuestMemory, Part};
+use crate::memory::{GuestMemory, Part, lost_pages};
 use crate::queue::Submission;
 use crate::ring::pieces;
 use std::os::fd::RawFd;
@@ -50,6 +50,8 @@ pub(super) struct Slot {
     bounce: Option<Bounce>,
     /// Keeps the memory of all pointers mapped.
     memory: Option<Arc<GuestMemory>>,
+    /// The count of lost pages of all guests when this memory was last tested.
+    lost_pages: u32,
 }
 
 // SAFETY: a slot points into guest memory that it keeps mapped, and to memory of its own.
@@ -104,7 +106,7 @@ impl Slot {
     pub(super) fn begin(&mut self, kind: SlotKind, size: u64, memory: &Arc<GuestMemory>) {
         (self.kind, self.size, self.done, self.retries) = (kind, size, 0, 0);
         if !self.memory.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, memory)) {
-            self.memory = Some(Arc::clone(memory));
+            (self.memory, self.lost_pages) = (Some(Arc::clone(memory)), 0);
         }
     }
 
@@ -114,8 +116,17 @@ impl Slot {
     }
 
     /// Tests whether a page of the guest's memory was lost, which makes the request's data unreliable.
-    pub(super) fn is_cut(&self) -> bool {
-        self.memory.as_ref().is_some_and(|memory| memory.is_cut())
+    #[inline]
+    pub(super) fn is_cut(&mut self) -> bool {
+        let lost_pages = lost_pages();
+        if lost_pages == self.lost_pages {
+            return false;
+        }
+        let is_cut = self.memory.as_ref().is_some_and(|memory| memory.is_cut());
+        if !is_cut {
+            self.lost_pages = lost_pages;
+        }
+        is_cut
     }
 
     /// The next step and its bytes; `None` when no bounce buffer is free.

@@ -2,7 +2,7 @@
 
 use super::header::SIZE;
 use crate::queue::Virtqueue;
-use crate::ring::{Chain, Side};
+use crate::ring::{Chain, DESCRIPTORS_A_UNIT, Side};
 
 /// The result of delivering a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +41,28 @@ pub struct Buffers {
     merges: bool,
     /// The size of the guest's header.
     header: usize,
+    /// See [`Self::extra`].
+    extra: usize,
 }
 
 impl Buffers {
     /// Delivery with or without mergeable buffers, and with this size of header.
     #[must_use]
     pub fn new(merges: bool, header: usize) -> Self {
-        Self { chains: vec![Chain::new()], merges, header: header.min(SIZE) }
+        Self { chains: vec![Chain::new()], merges, header: header.min(SIZE), extra: 0 }
+    }
+
+    /// The units of work since the last [`Self::take_extra`] that packets and their bytes do not show: long chains of
+    /// descriptors.
+    #[inline]
+    pub(crate) const fn extra(&self) -> u32 {
+        self.extra as u32
+    }
+
+    /// The same, which begins anew.
+    #[inline]
+    pub(crate) fn take_extra(&mut self) -> u32 {
+        std::mem::take(&mut self.extra) as u32
     }
 
     /// Delivers packets that each fit in one buffer: the first of `packets`, up to one that does not fit or finds no
@@ -81,6 +96,7 @@ impl Buffers {
             bytes += frame.len() as u64;
         }
         self.chains[given..taken].iter().rev().for_each(|chain| queue.put_back(chain.id));
+        self.extra += descriptors / DESCRIPTORS_A_UNIT;
         (given, bytes)
     }
 
@@ -92,6 +108,7 @@ impl Buffers {
         if !queue.pop(first) {
             return Delivery::Short;
         }
+        self.extra += first.extra_units();
         let room = first.bytes(Side::Writable);
         if room >= needs {
             fill_one(queue, first, &header[..self.header], frame);
@@ -133,6 +150,8 @@ impl Buffers {
             }
             room += chain.bytes(Side::Writable);
             descriptors += chain.descriptors();
+            let units = chain.extra_units();
+            self.extra += units;
             taken += 1;
         }
         // A ring has at most 32768 descriptors.

@@ -40,8 +40,9 @@ impl ControlQueue {
 impl Handler for ControlQueue {
     fn serve(&mut self, queue: &mut Virtqueue, _submitter: &mut Submitter<'_>, budget: u32) -> WorkDone {
         let mut work = WorkDone::default();
-        while work.requests < budget && queue.pop(&mut self.chain) {
+        while work.units() < budget && queue.pop(&mut self.chain) {
             work.requests += 1;
+            work.extra += self.chain.extra_units() as u32;
             let mut bytes = [0; 8];
             let count = self.chain.read(0, &mut bytes);
             let room = self.chain.bytes(Side::Writable);
@@ -56,7 +57,7 @@ impl Handler for ControlQueue {
             }
             queue.push(self.chain.id, u32::try_from(room).unwrap_or(u32::MAX), 0);
         }
-        work.more = work.requests == budget;
+        work.more = work.units() >= budget;
         work
     }
 

@@ -224,12 +224,11 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
     }
     let work = serve(&mut guests[0].transmit, 64);
     assert_eq!(
-        (work.copies, work.units(), work.more),
+        (work.extra, work.units(), work.more),
         (7 * work.requests, 8 * work.requests, true),
         "{work:?}"
     );
-    // A turn takes some buffers ahead.
-    assert!((8..=32).contains(&work.requests), "{work:?}");
+    assert_eq!(work.requests, 8, "what was taken ahead is put back: {work:?}");
     assert_eq!(guests[8].receive().len(), work.requests as usize);
     // To one, which is not known yet: as much as to a known one.
     let pair = Switches::default();
@@ -246,8 +245,69 @@ fn a_turn_is_charged_for_every_copy_and_segment() {
         let work = serve(&mut sender.transmit, 64);
         let before = if is_known { 0 } else { 1 };
         let segments = simple.receive().len() - before;
-        assert!(segments >= 3 && work.copies as usize == segments - 1, "{segments} segments: {work:?}");
+        assert!(segments >= 3 && work.extra as usize == segments - 1, "{segments} segments: {work:?}");
         simple.send(PLAIN, &frame(mac(1), mac(2), 60));
+    }
+}
+
+#[test]
+fn large_packets_for_many_ports_wait_in_the_ring_when_the_turn_is_used_up() {
+    for ring in [SPLIT, PACKED] {
+        let switches = Switches::default();
+        let devices: Vec<_> = (1..=64).map(|last| port(&switches, last, NetOptions::default())).collect();
+        let mut guests: Vec<Guest> =
+            devices.iter().map(|device| Guest::new(device, 64, MODERN, ring)).collect();
+        let (header, mut all) = large(2, 1, 60_000);
+        all[..6].fill(0xff);
+        (0..16).for_each(|_| assert!(guests[0].driver.send(header, &all).is_some()));
+        for turn in 1..=16 {
+            let work = serve(&mut guests[0].transmit, 32);
+            assert!(work.requests == 1 && work.more && work.units() > 32, "turn {turn}: {work:?}");
+        }
+        assert_eq!(serve(&mut guests[0].transmit, 32), WorkDone::default(), "none is sent twice");
+        assert_eq!(std::iter::from_fn(|| guests[0].driver.sent()).count(), 16);
+        guests[63].offer(16, 65_000);
+        assert_eq!(guests[63].receive().len(), 16);
+    }
+}
+
+#[test]
+fn a_turn_is_charged_for_long_chains_of_descriptors() {
+    let switches = Switches::default();
+    let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+    let [mut sender, mut receiver] = devices.each_ref().map(|device| Guest::new(device, 64, MODERN, SPLIT));
+    for _ in 0..40 {
+        sender.driver.transmit.add_indirect(&[(DATA, 0, false); 1000]).unwrap();
+    }
+    for is_enabled in [true, false] {
+        sender.transmit.queue.set_enabled(is_enabled);
+        let work = serve(&mut sender.transmit, 32);
+        assert!(work.requests <= 3 && work.units() >= 32 && work.more, "{work:?}");
+    }
+    for _ in 0..40 {
+        receiver.driver.receive.add_indirect(&[(DATA, 2, true); 1000]).unwrap();
+    }
+    let mut other = Guest::new(&port(&switches, 3, NetOptions::default()), 64, MODERN, SPLIT);
+    (0..20).for_each(|_| other.send(PLAIN, &frame(mac(2), mac(3), 60)));
+    let work = serve(&mut receiver.receive, 32);
+    assert!(work.requests <= 4 && work.units() >= 32 && work.more, "{work:?}");
+}
+
+#[test]
+fn after_a_lost_page_the_rest_of_a_queue_is_not_looked_at() {
+    for ring in [SPLIT, PACKED] {
+        let switches = Switches::default();
+        let devices = [1, 2].map(|last| port(&switches, last, NetOptions::default()));
+        let [mut sender, mut receiver] =
+            devices.each_ref().map(|device| Guest::new(device, 64, MODERN, ring));
+        receiver.offer(8, 1600);
+        for _ in 0..8 {
+            sender.driver.send(PLAIN, &frame(mac(2), mac(1), 60)).unwrap();
+        }
+        sender.driver.transmit.file.set_len(DATA + crate::testing::NEXT).unwrap();
+        assert_eq!(serve(&mut sender.transmit, 32).requests, 1);
+        assert!(sender.transmit.is_broken() && sender.driver.sent().is_none());
+        assert_eq!(serve(&mut sender.transmit, 32).requests, 0);
     }
 }
 

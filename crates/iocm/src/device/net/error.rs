@@ -19,6 +19,15 @@ pub enum NetError {
         #[source]
         source: io::Error,
     },
+    /// This process may not have the socket that sets an interface up.
+    #[error(
+        "The new tap {name} cannot be set up, because this process may have no IPv4 sockets; make the tap before, for the \
+         daemon's user, or add AF_INET to RestrictAddressFamilies= of the unit"
+    )]
+    Family {
+        /// The name of the interface.
+        name: String,
+    },
     /// The namespace cannot be entered.
     #[error("Cannot enter the network namespace {path}")]
     Namespace {

@@ -161,7 +161,7 @@ impl Handler for Receive {
             self.is_empty = false;
         }
         let (mut done, mut bytes) = (0, 0);
-        while work.requests < budget {
+        while work.requests + self.buffers.extra() < budget {
             let Some(size) = self.one(queue) else { break };
             work.requests += 1;
             done += u64::from(size > 0);
@@ -172,10 +172,10 @@ impl Handler for Receive {
             bytes += size;
         }
         queue.count(done, bytes);
-        work.bytes = bytes;
+        (work.bytes, work.extra) = (bytes, self.buffers.take_extra());
         // Packets without a buffer were work too.
         self.device.received.take(u64::from(work.requests), bytes);
-        work.more = work.requests == budget;
+        work.more = work.requests + work.extra >= budget;
         work
     }
 

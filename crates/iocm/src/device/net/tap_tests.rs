@@ -368,6 +368,43 @@ fn a_taps_queue_is_attached_while_its_ring_is_started_and_enabled() {
     assert!(!is_attached(), "the next guest may use one pair only");
 }
 
+/// Refuses IPv4 sockets to this thread, as the packaged unit does to the daemon.
+fn refuse_ipv4() {
+    use seccompiler::{
+        SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        TargetArch,
+    };
+    let family = libc::AF_INET as u64;
+    let is_ipv4 = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family).unwrap();
+    let rules = [(libc::SYS_socket, vec![SeccompRule::new(vec![is_ipv4]).unwrap()])];
+    let refused = SeccompAction::Errno(libc::EAFNOSUPPORT as u32);
+    let filter = SeccompFilter::new(rules.into(), SeccompAction::Allow, refused, TargetArch::x86_64).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+#[test]
+fn without_ipv4_sockets_an_existing_tap_is_opened_and_a_new_one_cannot_be_set_up() {
+    let Some(namespace) = Namespace::new(0) else { return };
+    namespace.ip(&["tuntap", "add", "single", "mode", "tap", "vnet_hdr"]);
+    namespace.ip(&["tuntap", "add", "many", "mode", "tap", "vnet_hdr", "multi_queue"]);
+    namespace.within(|| {
+        refuse_ipv4();
+        let open = |name: &str, pairs| {
+            let tap = TapOptions::Name { name: name.to_owned(), namespace: None };
+            NetDevice::open(
+                NetOptions { link: LinkOptions::Tap(tap), pairs, ..NetOptions::default() },
+                &Switches::default(),
+            )
+        };
+        for (name, pairs) in [("single", 1), ("many", 1), ("many", 2)] {
+            open(name, pairs).unwrap();
+        }
+        let error = open("new", 1).unwrap_err();
+        assert!(matches!(&error, NetError::Family { name } if name == "new"), "{error}");
+    });
+}
+
 #[test]
 fn an_interface_that_cannot_be_is_named() {
     let nowhere = TapOptions::Name { name: "x".to_owned(), namespace: Some("no-such-namespace".to_owned()) };

@@ -32,7 +32,7 @@ pub struct Transmit {
     /// The offloads that the guest negotiated.
     negotiated: Offloads,
     /// The units of work of this turn that its packets and their bytes do not show.
-    copies: usize,
+    extra: usize,
 }
 
 /// The number of buffers that are taken ahead: as many as a CPU can wait for at a time.
@@ -60,7 +60,7 @@ impl Transmitted {
 impl Transmit {
     pub(super) fn new(device: Arc<NetDevice>, target: Target, header: usize, negotiated: Offloads) -> Self {
         let chains = (0..AHEAD).map(|_| Chain::default()).collect();
-        Self { device, target, chains, header: header as u64, negotiated, copies: 0 }
+        Self { device, target, chains, header: header as u64, negotiated, extra: 0 }
     }
 
     /// Sends the packet in a buffer.
@@ -93,7 +93,7 @@ impl Transmit {
         match &mut self.target {
             Target::Switch(sender) => {
                 let sent = sender.send(chain, self.header, size as usize, bytes, self.negotiated, now)?;
-                self.copies += sender.take_copies() as usize;
+                self.extra += sender.take_copies() as usize;
                 Ok(Transmitted::of(sent, size))
             }
             target => {
@@ -120,14 +120,14 @@ impl Transmit {
     }
 }
 
-/// Takes a buffer, if there is one, of which so many bytes will be read first. Returns the number of buffers taken.
+/// Takes a buffer, of which so many bytes will be read first. `false` when there is none.
 #[inline]
-fn take(queue: &mut Virtqueue, chain: &mut Chain, reads: usize) -> usize {
+fn take(queue: &mut Virtqueue, chain: &mut Chain, reads: usize) -> bool {
     let is_taken = queue.pop(chain);
     if is_taken {
         chain.prefetch(reads);
     }
-    usize::from(is_taken)
+    is_taken
 }
 
 impl Handler for Transmit {
@@ -146,9 +146,10 @@ impl Handler for Transmit {
         let mut chains = std::mem::take(&mut self.chains);
         let (mut done, mut bytes) = (0, 0);
         let budget = budget as usize;
-        self.copies = 0;
+        self.extra = 0;
         let (mut taken, mut sent, mut is_dry) = (0, 0, false);
-        while taken < budget.min(ahead) && take(queue, &mut chains[taken], reads) > 0 {
+        while taken + self.extra < budget.min(ahead) && take(queue, &mut chains[taken], reads) {
+            self.extra += chains[taken].extra_units();
             taken += 1;
         }
         // A turn without packets needs neither. The ring is not asked before: a packet may come in between.
@@ -174,26 +175,37 @@ impl Handler for Transmit {
             // The buffer is returned in any case.
             queue.give(chain.id, 0);
             sent += 1;
+            // The others are likely to be lost too. The driver sees none of them again.
+            if queue.loses_page() {
+                break;
+            }
             if is_limited {
                 self.device.sent.take(1, chain.bytes(Side::Readable));
                 work.throttled_ns = self.device.sent.wait(now_ns);
             }
             // A ring that was empty is looked at again when all is sent: the driver's CPU writes where its index is.
-            if taken + self.copies < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
-                let more = take(queue, &mut chains[taken % AHEAD], reads);
-                is_dry = more == 0;
-                taken += more;
+            if taken + self.extra < budget && (!is_dry || sent == taken) && work.throttled_ns.is_none() {
+                let next = &mut chains[taken % AHEAD];
+                is_dry = !take(queue, next, reads);
+                if !is_dry {
+                    self.extra += next.extra_units();
+                    taken += 1;
+                }
+            } else if sent + self.extra >= budget {
+                // Copies for many ports have used the turn up: the other buffers wait in the ring.
+                (sent..taken).rev().for_each(|index| queue.put_back(chains[index % AHEAD].id));
+                break;
             }
         }
         work.requests = sent as u32;
-        work.copies = self.copies as u32;
+        work.extra = self.extra as u32;
         self.chains = chains;
         if let Target::Switch(sender) = &mut self.target {
             sender.flush();
         }
         queue.count(done, bytes);
         work.bytes = bytes;
-        work.more = sent + self.copies >= budget;
+        work.more = sent + self.extra >= budget;
         work
     }
 
@@ -206,12 +218,13 @@ impl Handler for Transmit {
     fn discard(&mut self, queue: &mut Virtqueue, budget: u32) -> Option<WorkDone> {
         let mut work = WorkDone::default();
         let chain = &mut self.chains[0];
-        while work.requests < budget && queue.pop(chain) {
+        while work.units() < budget && queue.pop(chain) {
             work.requests += 1;
+            work.extra += chain.extra_units() as u32;
             queue.give(chain.id, 0);
         }
         queue.count_dropped(u64::from(work.requests));
-        work.more = budget > 0 && work.requests == budget;
+        work.more = budget > 0 && work.units() >= budget;
         Some(work)
     }
 }

@@ -6,15 +6,15 @@ use fuser::{
     Config, FileHandle, Filesystem, FopenFlags, INodeNo, OpenFlags, ReplyAttr, ReplyOpen, ReplyStatfs,
     Request, Session, SessionACL,
 };
-use iocm::testing::{SIZE, USER, attributes_of_one_file};
+use iocm::testing::{SIZE, USER, attributes_of_one_file, lingering_socket};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
-use std::io::{IoSlice, Write as _};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -61,18 +61,6 @@ fn silent_file() -> Option<File> {
     Some(File::options().read(true).write(true).open(path).unwrap())
 }
 
-/// A TCP socket that may linger for an hour over data that its peer does not take, and the peer.
-fn lingering() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (peer, _) = listener.accept().unwrap();
-    let hour = Some(Duration::from_secs(3600));
-    rustix::net::sockopt::set_socket_linger(&stream, hour).unwrap();
-    stream.set_nonblocking(true).unwrap();
-    while stream.write(&[0; 1 << 16]).is_ok() {}
-    (stream, peer)
-}
-
 /// A request that names the guest's memory, and one that names the eventfd of queue 0's kicks.
 fn requests() -> [(u32, Vec<u8>); 2] {
     let mut memory = [1_u32, 0].map(u32::to_ne_bytes).concat();
@@ -100,7 +88,7 @@ pub(crate) fn by_a_file_system() {
 /// A TCP socket that lingers when it is closed for the last time.
 pub(crate) fn by_a_socket() {
     for (code, payload) in requests() {
-        let (stream, _peer) = lingering();
+        let (stream, _peer) = lingering_socket();
         let mut stage = Stage::new(&["", ""]);
         let mut neighbour = Neighbour::new(&stage.socket(1));
         let mut attacker = Attacker::new(&stage.socket(0), 64, None);
@@ -113,7 +101,7 @@ pub(crate) fn by_a_socket() {
 
 /// A message that is none, and one behind it that nobody will read, with a socket that lingers.
 fn leave_behind(stream: &UnixStream) -> TcpStream {
-    let (lingers, peer) = lingering();
+    let (lingers, peer) = lingering_socket();
     rustix::net::send(stream, &[0; 16], SendFlags::empty()).unwrap();
     send_with(stream, lingers.into());
     peer
@@ -161,7 +149,7 @@ pub(crate) fn by_the_back_ends_connection() {
     let mut attacker = Attacker::new(&stage.socket(0), 64, None);
     assert!(attacker.start(64));
     let (theirs, mine) = UnixStream::pair().unwrap();
-    let (lingers, _peer) = lingering();
+    let (lingers, _peer) = lingering_socket();
     send_with(&mine, lingers.into());
     let filler = theirs.try_clone().unwrap();
     while rustix::net::send(&filler, &[0; 4096], SendFlags::DONTWAIT).is_ok() {}

@@ -21,7 +21,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A daemon with as many disks as there are `disks`: what each device has beside name, type and socket.
+    /// A daemon with as many disks as there are `disks`: what each device has beside name, type and socket. One that says its
+    /// type is no disk.
     pub(crate) fn new(disks: &[&str]) -> Self {
         Self::in_directory(tempfile::tempdir().unwrap(), disks)
     }
@@ -31,8 +32,9 @@ impl Stage {
         let mut config = format!("[control]\nsocket = {:?}\nmount = \"\"\n", at("control"));
         for (number, more) in disks.iter().enumerate() {
             let socket = at(&format!("d{number}.sock"));
+            let kind = if more.contains("type = ") { "" } else { "type = \"block\"" };
             config += &format!(
-                "[[device]]\nname = \"d{number}\"\ntype = \"block\"\nsocket = {socket:?}\n{}\n",
+                "[[device]]\nname = \"d{number}\"\n{kind}\nsocket = {socket:?}\n{}\n",
                 more.replace("HERE", &directory.path().to_string_lossy())
             );
         }
@@ -151,9 +153,13 @@ impl Attacker {
     }
 
     pub(crate) fn start(&mut self, size: u16) -> bool {
-        let number = 0_u64.to_ne_bytes();
+        self.start_queue(0, size)
+    }
+
+    pub(crate) fn start_queue(&mut self, index: u32, size: u16) -> bool {
+        let number = u64::from(index).to_ne_bytes();
         self.front.tell(14, &number, &[self.error.as_fd()]).unwrap()
-            && self.front.start(0, &self.driver.layout(), size.into(), 0).unwrap()
+            && self.front.start(index, &self.driver.layout(), size.into(), 0).unwrap()
     }
 
     /// Makes a request available: header, pieces, status, and kicks. Its name.

@@ -98,20 +98,26 @@ impl Interface {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a name has 1 to 15 bytes");
             return Err(self.cannot("cannot be")(source));
         }
-        let was_there = self.is_there()?;
         let multiple = if self.pairs > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
-        let (first, asked) = self.queue(KIND | multiple).or_else(|error| match self.pairs {
-            // An existing tap may have been made for several queues.
-            1 => self.queue(KIND | libc::IFF_MULTI_QUEUE).map_err(|_| error),
-            _ => Err(error),
-        })?;
+        let (first, asked, is_new) = match self.queue(KIND | multiple | libc::IFF_TUN_EXCL) {
+            Ok((first, asked)) => (first, asked, true),
+            Err(NetError::Tap { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
+                let (first, asked) = self.queue(KIND | multiple).or_else(|error| match self.pairs {
+                    // An existing tap may have been made for several queues.
+                    1 => self.queue(KIND | libc::IFF_MULTI_QUEUE).map_err(|_| error),
+                    _ => Err(error),
+                })?;
+                (first, asked, false)
+            }
+            Err(error) => return Err(error),
+        };
         let mut files = vec![first];
         let name = asked.name();
         let another = Self { name: name.clone(), ..*self };
         for _ in 1..self.pairs {
             files.push(another.queue(KIND | multiple)?.0);
         }
-        if !was_there {
+        if is_new {
             another.set_up()?;
         }
         Ok(OpenTap { files, name })
@@ -130,12 +136,10 @@ impl Interface {
     /// A socket in the namespace, for interface ioctls.
     fn socket(&self) -> Result<OwnedFd, NetError> {
         use rustix::net::{AddressFamily, SocketType, socket};
-        let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
-        socket.map_err(|error| self.cannot("cannot be looked for without a socket")(error.into()))
-    }
-
-    fn is_there(&self) -> Result<bool, NetError> {
-        Ok(rustix::net::netdevice::name_to_index(self.socket()?, &self.name).is_ok())
+        socket(AddressFamily::INET, SocketType::DGRAM, None).map_err(|error| match error {
+            rustix::io::Errno::AFNOSUPPORT => NetError::Family { name: self.name.clone() },
+            error => self.cannot("cannot be set up without a socket")(error.into()),
+        })
     }
 
     /// Sets its MTU, and sets it up.
