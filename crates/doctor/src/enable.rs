@@ -6,6 +6,7 @@
 mod apply;
 mod boot;
 mod device_interrupts;
+mod files;
 mod grub;
 mod harmful;
 mod initramfs;
@@ -22,6 +23,7 @@ pub use apply::{Applied, AppliedStep, StepOutcome, apply};
 pub use plan::{Arm, Difference, Effect, Part, Plan, Refusal, Standing, Step, Wish};
 
 use boot::Boot;
+use files::Files;
 use host::Inspection;
 use std::path::Path;
 use target::Target;
@@ -30,11 +32,12 @@ impl Plan {
     /// Plans for the host below `root`, which `inspection` describes. Reads its configuration, and changes nothing.
     #[must_use]
     pub fn new(root: &Path, inspection: &Inspection, wish: Wish) -> Self {
-        let boot = Boot::detect(root);
+        let files = &Files::below(root);
+        let boot = Boot::detect(files);
         if wish.part == Part::DeviceInterrupts {
-            return device_interrupts::plan(root, &boot, inspection, wish);
+            return device_interrupts::plan(files, &boot, inspection, wish);
         }
-        if let Some(found) = xen::plan(root, &boot, inspection, wish) {
+        if let Some(found) = xen::plan(files, &boot, inspection, wish) {
             return found;
         }
         let target = match Target::of(inspection, wish.arm) {
@@ -47,16 +50,17 @@ impl Plan {
             place: format!("/sys/module/{}/parameters/{}", target.module, target.switch().name),
             now: target.switch().now.clone(),
             so_already: target.is_so(),
-            refusals: refusal::all(root, inspection, &target),
+            refusals: refusal::all(files, inspection, &target),
             steps: Vec::new(),
             notes: target.notes(inspection),
             module: target.module.to_owned(),
             wanted: target.switch().on,
         };
         if plan.refusals.is_empty() {
-            plan.steps.extend(persist::steps(root, &boot, inspection, &target, wish));
-            plan.steps.extend(initramfs::suggestion(root, &target, &plan.steps));
-            plan.steps.extend(reload::step(root, inspection, &target, wish));
+            plan.steps.extend(persist::steps(files, &boot, inspection, &target, wish));
+            plan.steps.extend(initramfs::suggestion(files, &target, &plan.steps));
+            plan.steps.extend(reload::step(files, inspection, &target, wish));
+            plan.notes.extend(persist::note(&boot, inspection, &target));
         }
         plan
     }

@@ -11,17 +11,21 @@ use std::path::{Path, PathBuf};
 pub struct Inside(OwnedFd);
 
 impl Inside {
-    /// Finds a file. With `links`, the last component's link is followed.
+    /// Finds a file. With `links`, the last component's link is followed. `/` itself is this machine, whose links lead
+    /// where they lead.
     ///
     /// # Errors
-    /// Of openat2(2); [`io::ErrorKind::Unsupported`] before Linux 5.6.
+    /// Of openat2(2); [`io::ErrorKind::Unsupported`] before Linux 5.6, but for `/`.
     pub fn find(root: &Path, path: &str, links: bool) -> io::Result<Self> {
         let path = path.trim_start_matches('/');
         let path = if path.is_empty() { "." } else { path };
         let top = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let last = if links { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::PATH | OFlags::CLOEXEC | last;
-        let found = rustix::fs::openat2(top, path, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+        let found = match root == Path::new("/") {
+            true => rustix::fs::openat(top, path, flags, Mode::empty()),
+            false => rustix::fs::openat2(top, path, flags, Mode::empty(), ResolveFlags::IN_ROOT),
+        };
         Ok(Self(found?))
     }
 

@@ -32,7 +32,7 @@ pub use kernel::{BuiltIn, Distribution, Kernel};
 pub use kernel_types::{KernelTypes, TypeQuestion};
 pub use kvm_device::KvmDevice;
 pub use log::KernelLog;
-pub use modprobe::ModprobeLine;
+pub use modprobe::{ModprobeFile, ModprobeLine, ModprobeWord, modprobe_lines};
 pub use place::{Occupant, Placement};
 pub use processor::{CpuidLeaf, FeatureControl, Processor, SvmFeatures, VmCr};
 pub use running::{LibvirtDomain, Role, Running, RunningVm, ThreadPlace};

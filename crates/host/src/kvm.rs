@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-pub use crate::modules::{AMD, INTEL};
+pub use crate::modules::{AMD, INTEL, KEPT_BY_KVM};
 
 /// The device file.
 pub(crate) const DEVICE: &str = "/dev/kvm";

@@ -28,12 +28,18 @@ pub(crate) fn parameters(root: &Root, module: &str) -> Option<Parameters> {
     Some(parameters)
 }
 
-/// A boolean parameter, as `param_get_bool` of `kernel/params.c` prints it and people write it; `None` for other text.
+/// Parameters of the vendors' modules whose variables are in `kvm`: where a vendor's module is loaded without APICv or AVIC it
+/// clears them, and later loads find them cleared unless they are told otherwise (Linux 6.16 and later,
+/// arch/x86/kvm/x86.c, `enable_ipiv` and `enable_device_posted_irqs`; svm/avic.c, `avic_hardware_setup`).
+pub const KEPT_BY_KVM: [&str; 2] = ["enable_ipiv", "enable_device_posted_irqs"];
+
+/// A boolean parameter, as the kernel prints it and people write it (lib/kstrtox.c, `kstrtobool`); `None` for other text.
 #[must_use]
 pub fn switch(value: &str) -> Option<bool> {
-    match value.trim() {
-        "Y" | "y" | "1" => Some(true),
-        "N" | "n" | "0" => Some(false),
+    // The kernel looks at the first letters only; no other words are meant by people.
+    match value.trim().to_ascii_lowercase().as_str() {
+        "1" | "y" | "yes" | "t" | "true" | "on" => Some(true),
+        "0" | "n" | "no" | "f" | "false" | "off" => Some(false),
         _ => None,
     }
 }

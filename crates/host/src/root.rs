@@ -166,7 +166,10 @@ impl Root {
     }
 
     /// A file's content.
-    pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// Of open(2) and read(2).
+    pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let found = match self.holder(path) {
             Some((home, name)) => files::look_into(&self.place(home), name, LONGEST_FILE),
             None => self.peek(path),
@@ -190,7 +193,10 @@ impl Root {
     }
 
     /// The names in a directory that `wanted` selects, sorted.
-    pub(crate) fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+    ///
+    /// # Errors
+    /// Of open(2) and getdents(2).
+    pub fn entries(&self, path: &str, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = match &self.source {
             Source::Directory(_) => self.find(path).and_then(|found| names(&found.path())),
             Source::Kept(tree) => tree.entries(path),
@@ -210,7 +216,10 @@ impl Root {
     }
 
     /// The target of a symbolic link.
-    pub(crate) fn link(&self, path: &str) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// Of readlink(2): `EINVAL` for anything but a link.
+    pub fn link(&self, path: &str) -> io::Result<PathBuf> {
         let found = match &self.source {
             Source::Kept(tree) => tree.link(path),
             Source::Directory(root) if !self.live => {
@@ -288,7 +297,8 @@ impl Root {
     }
 
     /// Tests whether a file or directory exists.
-    pub(crate) fn exists(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn exists(&self, path: &str) -> bool {
         let found = match &self.source {
             Source::Directory(_) => self.find(path).is_ok_and(|found| found.path().exists()),
             Source::Kept(tree) => tree.node(path).is_some(),

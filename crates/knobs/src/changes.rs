@@ -1,9 +1,9 @@
 //! Making changes, and taking back those that end with their process.
 
+use crate::journal::Lock;
 use crate::undo::{self, Outcome};
 use crate::{
-    Actions, After, Before, Change, Content, Entry, Error, FileState, Journal, Owner, Progress, file, module,
-    value,
+    Actions, After, Before, Change, Content, Entry, Error, Journal, Owner, Progress, file, module, value,
 };
 use std::path::Path;
 
@@ -53,7 +53,8 @@ impl<A: Actions> Changes<A> {
     /// # Errors
     /// Of all kinds; then nothing is changed, or [`Error::HalfMade`] says that something is.
     pub fn make(&mut self, change: Change, lasting: Lasting) -> Result<Made, Error> {
-        self.make_if(change, lasting, |_| true)
+        let lock = self.journal.lock()?;
+        self.make_if(&lock, change, lasting, |_| true)
     }
 
     /// Makes a change of a file whose new content was worked out from the old one: only where that is still there.
@@ -66,29 +67,68 @@ impl<A: Actions> Changes<A> {
         change: Change,
         lasting: Lasting,
     ) -> Result<Made, Error> {
-        self.make_if(change, lasting, |file| file.map(|file| &file.content) == old)
+        let lock = self.journal.lock()?;
+        self.make_if(&lock, change, lasting, |before| match before {
+            Before::File { file, .. } => file.as_ref().map(|file| &file.content) == old,
+            _ => true,
+        })
+    }
+
+    /// Makes changes that were worked out from what a program showed: all of them or none, and a command among them only
+    /// where the program still shows that. No other exitless changes the host meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Self::make`], and [`Error::Outdated`].
+    pub fn make_together_from(
+        &mut self,
+        shown: &[u8],
+        changes: Vec<Change>,
+        lasting: Lasting,
+    ) -> Result<(), Error> {
+        let lock = self.journal.lock()?;
+        let old = undo::digest(shown);
+        let fits = |before: &Before| match before {
+            Before::Shown { sha256 } => *sha256 == old,
+            before => *before != Before::Unknown,
+        };
+        let mut made = Vec::new();
+        for change in changes {
+            match self.make_if(&lock, change, lasting, fits) {
+                Ok(Made::AlreadySo) => {}
+                Ok(Made::Changed(entry)) => made.push(*entry),
+                Err(error) => {
+                    let left =
+                        made.iter().rev().find_map(|entry| self.undo_if_last(&lock, entry, false).err());
+                    return Err(match left {
+                        Some(failure) => {
+                            Error::HalfMade { failure: failure.to_string(), source: Box::new(error) }
+                        }
+                        None => error,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn make_if(
         &mut self,
+        lock: &Lock,
         change: Change,
         lasting: Lasting,
-        fits: impl Fn(Option<&FileState>) -> bool,
+        fits: impl Fn(&Before) -> bool,
     ) -> Result<Made, Error> {
-        let lock = self.journal.lock()?;
         let root = self.journal.root().to_owned();
         let before = look(&root, &self.actions, &change)?;
         if is_so(&change, &before) {
             return Ok(Made::AlreadySo);
         }
-        if let (Change::File { path, .. }, Before::File { file, .. }) = (&change, &before) {
-            if !fits(file.as_ref()) {
-                return Err(Error::Outdated { path: path.clone() });
-            }
+        if !fits(&before) {
+            return Err(Error::Outdated { what: subject(&change) });
         }
         let temporary = lasting == Lasting::WhileHeld;
         let who = (&self.owner, &self.command[..]);
-        let mut entry = self.journal.intend(&lock, who, temporary, change, before)?;
+        let mut entry = self.journal.intend(lock, who, temporary, change, before)?;
         let made = perform(&root, &mut self.actions, &entry)
             .and_then(|()| after(&root, &self.actions, &entry.change));
         let after = match made {
@@ -184,7 +224,12 @@ impl<A: Actions> Changes<A> {
     }
 
     fn undo_after(&mut self, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
-        let _lock = self.journal.lock()?;
+        let lock = self.journal.lock()?;
+        self.undo_if_last(&lock, entry, something_left)
+    }
+
+    /// Undoes a change on which no later one rests.
+    fn undo_if_last(&mut self, _lock: &Lock, entry: &Entry, something_left: bool) -> Result<Outcome, Error> {
         let recorded = Journal::read(self.journal.root())?;
         let later = |later: &&Entry| later.open() && later.id > entry.id && later.rests_on(entry);
         if let Some(later) = recorded.entries.iter().find(later) {
@@ -233,6 +278,18 @@ impl<A: Actions> Drop for Changes<A> {
                 Ok(_) => {}
             }
         }
+    }
+}
+
+/// The thing from which a change was worked out.
+fn subject(change: &Change) -> String {
+    match change {
+        Change::File { path, .. } => path.clone(),
+        Change::Command { undo: Some(undo), .. } => match crate::program::that_shows(undo) {
+            Some(show) => format!("The output of `{}`", show.join(" ")),
+            None => undo.join(" "),
+        },
+        other => format!("{other:?}"),
     }
 }
 

@@ -495,20 +495,49 @@ fn what_was_changed_again_is_restored_after_a_kill_and_left_to_others() {
     }
 }
 
-/// Defines a domain as `vm fix` does.
-fn define(root: &Path) {
-    fs::write(under(root, "/domain.xml"), "old").unwrap();
+/// Defines a domain as `vm fix` does, which read this text.
+fn define_from(read: &str, changes: &mut Changes<Machine>) -> Result<(), Error> {
     let path = |when: &str| format!("/var/lib/exitless/domains/web.{when}.xml");
     let command = |when: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path(when)]);
-    let mut changes = changes(root);
-    for change in [
-        Change::File { path: path("before"), content: Some(Content(b"old".to_vec())) },
-        Change::File { path: path("after"), content: Some(Content(b"new".to_vec())) },
+    let steps = vec![
+        Change::File { path: path("before"), content: Some(read.into()) },
+        Change::File { path: path("after"), content: Some("new".into()) },
         Change::Command { run: command("after"), undo: command("before") },
-    ] {
-        changes.make(change, Lasting::UntilRestored).unwrap();
-    }
+    ];
+    changes.make_together_from(read.as_bytes(), steps, Lasting::UntilRestored)
+}
+
+fn define(root: &Path) {
+    fs::write(under(root, "/domain.xml"), "old").unwrap();
+    define_from("old", &mut changes(root)).unwrap();
     assert_eq!(text(root, "/domain.xml"), "<!-- -->new");
+}
+
+#[test]
+fn a_definition_that_others_changed_meanwhile_is_not_overwritten() {
+    for now in [Some("edited"), None] {
+        let root = host();
+        let domain = under(root.path(), "/domain.xml");
+        now.map_or(Ok(()), |xml| fs::write(&domain, xml)).unwrap();
+        let mut changes = changes(root.path());
+        let error = define_from("old", &mut changes).unwrap_err();
+        assert!(matches!(error, Error::Outdated { .. }), "{error}");
+        assert!(error.to_string().contains("virsh dumpxml"), "{error}");
+        assert!(changes.actions.ran.is_empty(), "{:?}", changes.actions.ran);
+        assert_eq!(fs::read_to_string(&domain).ok().as_deref(), now);
+        assert!(!under(root.path(), "/var/lib/exitless/domains").exists());
+        assert!(restored(root.path(), Restore::default()).is_empty());
+    }
+}
+
+#[test]
+fn two_fixes_of_a_domain_are_undone_one_after_the_other() {
+    let root = host();
+    define(root.path());
+    define_from("<!-- -->new", &mut changes(root.path())).unwrap();
+    assert_eq!(restored(root.path(), Restore::default()).len(), 5, "the new text is the same");
+    assert_eq!(text(root.path(), "/domain.xml"), "<!-- -->old");
+    assert!(!under(root.path(), "/var/lib/exitless/domains").exists());
 }
 
 #[test]

@@ -148,11 +148,11 @@ pub enum Error {
         /// The change.
         id: u64,
     },
-    /// Others changed a file from which its new content was worked out.
-    #[error("{path} has changed since its new content was worked out, and stays as it is; try again")]
+    /// Others changed a file, or what a program shows, from which the new content was worked out.
+    #[error("{what} has changed since its new content was worked out, and stays as it is; try again")]
     Outdated {
-        /// The file.
-        path: String,
+        /// The file or the program's output.
+        what: String,
     },
     /// Others changed what was to be changed again.
     #[error("Change {id} is not made again, for others changed it since: {what}")]

@@ -3,7 +3,7 @@
 //! The kernels are looked up when the entries are written, and again when that is undone: updates install and remove some in
 //! between.
 
-use crate::under;
+use files::Inside;
 use std::fs;
 use std::path::Path;
 
@@ -14,6 +14,8 @@ pub const ADD_ALL: [&str; 2] = ["kernel-install", "add-all"];
 /// The mount points of boot partitions.
 const PLACES: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 const MODULES: &str = "/usr/lib/modules";
+/// Entries have a few hundred bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// The commands for which a command of a change stands on the host below `root`: mostly itself.
 #[must_use]
@@ -32,30 +34,35 @@ pub fn boot_entries(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for place in PLACES {
         let folder = format!("{place}/loader/entries");
-        for entry in fs::read_dir(under(root, &folder)).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".conf") {
-                found.extend(
-                    fs::read_to_string(entry.path()).ok().map(|text| (format!("{folder}/{name}"), text)),
-                );
-            }
+        for name in names(root, &folder).into_iter().filter(|name| name.ends_with(".conf")) {
+            let path = format!("{folder}/{name}");
+            let bytes =
+                Inside::find(root, &path, true).and_then(|found| files::read_start(&found.path(), LARGEST));
+            let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            found.extend(text.map(|text| (path, text)));
         }
     }
     found.sort();
     found
 }
 
+/// The names in a folder; none if it may not be read.
+fn names(root: &Path, folder: &str) -> Vec<String> {
+    let entries = Inside::find(root, folder, true).and_then(|found| fs::read_dir(found.path()));
+    let names = entries.into_iter().flatten().flatten();
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// Installed kernels that have an entry: release and image, by release.
 fn kernels(root: &Path) -> Vec<(String, String)> {
     let entries = boot_entries(root);
     let mut found = Vec::new();
-    for modules in fs::read_dir(under(root, MODULES)).into_iter().flatten().flatten() {
-        let release = modules.file_name().to_string_lossy().into_owned();
+    for release in names(root, MODULES) {
         let says = |line: &str| line.split_whitespace().eq(["version", release.as_str()]);
         let has_entry = entries.iter().any(|(_, text)| text.lines().any(says));
         // Debian's packages have it in /boot.
         let images = [format!("{MODULES}/{release}/vmlinuz"), format!("/boot/vmlinuz-{release}")];
-        let image = images.into_iter().find(|image| under(root, image).exists());
+        let image = images.into_iter().find(|image| Inside::find(root, image, true).is_ok());
         found.extend(image.filter(|_| has_entry).map(|image| (release, image)));
     }
     found.sort();
@@ -65,6 +72,7 @@ fn kernels(root: &Path) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::under;
 
     #[test]
     fn each_kernel_with_an_image_and_an_entry_is_added() {

@@ -143,8 +143,12 @@ pub(crate) fn examine(root: &Path, actions: &impl Actions, entry: &Entry) -> Res
 /// The digest of what a program shows of the work of `command`; `None` if there is no such program.
 pub(crate) fn shown(actions: &impl Actions, command: Option<&[String]>) -> Option<Result<String, Error>> {
     let show = crate::program::that_shows(command?)?;
-    let digest = |bytes: Vec<u8>| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(actions.shown(&show).map(digest))
+    Some(actions.shown(&show).map(|bytes| digest(&bytes)))
+}
+
+/// The SHA-256 of what a program showed.
+pub(crate) fn digest(shown: &[u8]) -> String {
+    Sha256::digest(shown).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Undoes a change of the journal. May be done again after it was cut short.

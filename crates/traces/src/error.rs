@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// It is sound but was recorded without the events of interest.
     #[error(
-        "{name} has no {missing} events ({found}); record with `perf kvm stat record` or `trace-cmd record -e kvm`"
+        "{name} has no {missing} events ({found}); record with `perf kvm stat record -a -o perf.data` or `trace-cmd record -e kvm`"
     )]
     NoExits {
         /// The path, or what stands for standard input.

@@ -1,7 +1,7 @@
 //! Making a plan.
 
 use super::plan::{Plan, Step};
-use super::target::switch;
+use host::switch;
 use knobs::{Actions, After, Before, Change, Changes, Error, Lasting, Made, Outcome};
 use serde::Serialize;
 

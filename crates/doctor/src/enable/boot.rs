@@ -22,6 +22,8 @@ pub(super) enum Boot {
     CommandLine { path: String, text: String, refresh: Vec<String> },
     /// Entries of systemd-boot that somebody wrote.
     Entries(Vec<(String, String)>),
+    /// Others keep them: the command lines, why they are not changed here, and the next step if it is a special one.
+    ByHand { lines: Vec<String>, why: String, next: Option<&'static str> },
     /// None that is known.
     Unknown,
 }
@@ -60,6 +62,7 @@ impl Boot {
                 let linux = files.iter().filter(|(_, text)| entries::boots_linux(text));
                 linux.map(|(_, text)| entries::options(text)).collect()
             }
+            Self::ByHand { lines, .. } => lines.clone(),
             Self::Unknown => Vec::new(),
         }
     }
@@ -68,6 +71,19 @@ impl Boot {
     pub(super) fn lines_or(&self, running: &str) -> Vec<String> {
         let lines = self.lines();
         if lines.is_empty() { vec![running.to_owned()] } else { lines }
+    }
+
+    /// A note on the words of this boot, which these changes take away, that the boot loader does not have.
+    pub(super) fn of_this_boot(&self, changes: &[WordChange]) -> Option<String> {
+        let lines = self.lines();
+        let typed = changes.iter().filter_map(|change| change.old.as_deref());
+        let typed: Vec<_> = typed.filter(|old| lines.iter().all(|line| !words::has(line, old))).collect();
+        (!lines.is_empty() && !typed.is_empty()).then(|| {
+            format!(
+                "No setting of the boot loader has {} of /proc/cmdline. If nobody typed it for this boot, look for what adds it.",
+                typed.join(" ")
+            )
+        })
     }
 
     pub(super) fn take(&self, whose: Whose, changes: &[WordChange]) -> Taken {
@@ -126,6 +142,9 @@ impl Boot {
                 } else {
                     Taken::Changes(new.into_iter().map(file).collect())
                 }
+            }
+            Self::ByHand { why, next, .. } => {
+                Taken::ByHand(why.clone(), next.map_or_else(told, str::to_owned))
             }
             Self::Unknown => {
                 Taken::ByHand("no known boot loader keeps kernel arguments here".to_owned(), told())

@@ -2,6 +2,7 @@
 //! CPU's, on both vendors.
 
 use super::boot::Boot;
+use super::files::Files;
 use super::harmful;
 use super::persist::{by_boot_loader, title};
 use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish};
@@ -10,7 +11,6 @@ use super::words::{self, WordChange};
 use exits::Isa;
 use host::Inspection;
 use host::inspection::Arguments;
-use std::path::Path;
 
 const SOURCE: &str = "Linux Documentation/admin-guide/kernel-parameters.txt, amd_iommu_intr; \
                       drivers/iommu/irq_remapping.c, setup_irqremap";
@@ -75,7 +75,7 @@ fn values<'a>(line: &'a str, argument: &'a str) -> impl Iterator<Item = (&'a str
 }
 
 /// The plan for this part alone.
-pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish) -> Plan {
+pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wish) -> Plan {
     if inspection.xen.is_some() {
         return Plan::refused(
             wish,
@@ -93,13 +93,8 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
     let iommu = if amd { Iommu::Amd } else { Iommu::Intel };
     let now = inspection.fingerprint.cmdline.clone().unwrap_or_default();
     let on = wish.arm == Arm::On;
-    let changes = if on {
-        let mut all = vec![now.clone()];
-        all.extend(boot.lines());
-        harmful::of_posting(&all)
-    } else {
-        iommu.off(&boot.lines_or(&now))
-    };
+    let changes =
+        if on { harmful::of_posting(&boot.lines_or(&now)) } else { iommu.off(&boot.lines_or(&now)) };
     let so_already = iommu.is_off(&now) != on;
     let mut steps = Vec::new();
     if !changes.is_empty() {
@@ -108,7 +103,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
         } else {
             "the host then takes the interrupts of assigned devices; guests' IPIs and timers are not affected"
         };
-        let step = by_boot_loader(root, boot, &changes, wish);
+        let step = by_boot_loader(files, boot, &changes, wish);
         steps.extend(step.map(|step| step.called(title(&changes), why).by(SOURCE)));
     }
     if wish.reload && !so_already {
@@ -116,22 +111,26 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
             why: "the IOMMU is set up once, when the kernel boots".to_owned(),
             next: "use --persist, and reboot".to_owned(),
         };
-        let step = Step::of(root, "reload", Effect::Now, standing, Vec::new());
+        let step = Step::of(files, "reload", Effect::Now, standing, Vec::new());
         steps.push(step.called("Reinitialize the IOMMU", "the argument is read while the kernel boots"));
     }
     let word = if on { "enable" } else { "disable" };
     let other = if on { "disable" } else { "enable" };
+    let mut notes = vec![format!(
+        "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite."
+    )];
+    if on {
+        notes.extend(boot.of_this_boot(&harmful::of_posting(std::slice::from_ref(&now))));
+    }
     Plan {
         arm: wish.arm,
         technology: iommu.technology().to_owned(),
         place: "/proc/cmdline".to_owned(),
         now: Some(if iommu.is_off(&now) { "off" } else { "on, where the IOMMU can" }.to_owned()),
         so_already,
-        refusals: refusal::of_container(root).into_iter().collect(),
+        refusals: refusal::of_container(files).into_iter().collect(),
         steps,
-        notes: vec![format!(
-            "This {word}s only the IOMMU's part; `exitless {other} --device-interrupts` does the opposite."
-        )],
+        notes,
         module: String::new(),
         wanted: on,
     }

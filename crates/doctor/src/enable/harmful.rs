@@ -4,7 +4,7 @@ use super::words::{self, WordChange};
 
 struct Harmful {
     name: &'static str,
-    /// One of the words apart by commas.
+    /// One of the words apart by commas; empty for an argument without a value.
     word: &'static str,
     why: &'static str,
     source: &'static str,
@@ -14,7 +14,7 @@ struct Harmful {
 
 const PARAMETERS: &str = "Linux Documentation/admin-guide/kernel-parameters.txt";
 
-const HARMFUL: [Harmful; 4] = [
+const HARMFUL: [Harmful; 5] = [
     Harmful {
         name: "amd_iommu_intr",
         word: "legacy",
@@ -43,6 +43,13 @@ const HARMFUL: [Harmful; 4] = [
         source: PARAMETERS,
         posting: false,
     },
+    Harmful {
+        name: "nointremap",
+        word: "",
+        why: "without interrupt remapping no device's interrupt is posted to a vCPU",
+        source: "Linux drivers/iommu/irq_remapping.c, setup_nointremap",
+        posting: false,
+    },
 ];
 
 /// A harmful argument of a command line, with the change that takes it away.
@@ -57,7 +64,7 @@ pub(super) struct Found {
 /// Changes that let the IOMMU post again.
 pub(super) fn of_posting(lines: &[String]) -> Vec<WordChange> {
     // Without remapping nothing is posted either.
-    let remapping = |found: &Found| found.change.old.as_ref().is_some_and(|old| old.starts_with("intremap="));
+    let remapping = |found: &Found| found.change.old.as_ref().is_some_and(|old| old.contains("intremap"));
     let against = find(lines).into_iter().filter(|found| found.posting || remapping(found));
     against.map(|found| found.change).collect()
 }
@@ -80,7 +87,7 @@ fn in_line(command_line: &str) -> Vec<Found> {
         if word == "--" {
             break;
         }
-        let Some((name, value)) = word.split_once('=') else { continue };
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let parts: Vec<&str> = value.split(',').collect();
         let named = HARMFUL.iter().filter(|one| one.name == name.replace('-', "_"));
         for one in named.filter(|one| parts.contains(&one.word)) {
@@ -100,7 +107,7 @@ mod tests {
     #[test]
     fn each_is_found_and_the_rest_of_its_words_kept() {
         let found = in_line(
-            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off -- intremap=off",
+            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off nointremap -- intremap=off",
         );
         let told: Vec<_> =
             found.iter().map(|one| (one.change.old.as_deref().unwrap(), one.change.new.as_deref())).collect();
@@ -109,6 +116,7 @@ mod tests {
             ("intremap=nosid,nopost", Some("intremap=nosid")),
             ("amd-iommu=off", None),
             ("intremap=off", None),
+            ("nointremap", None),
         ];
         assert_eq!(told, expected);
     }

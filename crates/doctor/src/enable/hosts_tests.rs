@@ -237,6 +237,185 @@ fn a_kernel_that_came_since_gets_its_old_arguments_back() {
 }
 
 #[test]
+fn kernel_install_is_not_left_to_take_what_this_boot_was_given() {
+    let words = "root=/dev/sda1 ro kvm_amd.avic=0 quiet";
+    let host = debian_with_systemd_boot(words);
+    std::fs::remove_file(host.path("/etc/kernel/cmdline")).unwrap();
+    host.write("/proc/cmdline", &format!("{words}\n"));
+    let blocked = plan(&host, ALL);
+    let Standing::Blocked { why, .. } = &blocked.steps[0].standing else { panic!("{blocked:?}") };
+    assert!(why.contains("there is no /etc/kernel/cmdline"), "{why}");
+
+    // The vendor's is read where the administrator has none.
+    host.write("/usr/lib/kernel/cmdline", words);
+    let before = host.tree();
+    assert!(make(&host, Wish { reload: false, ..ALL }).is_whole());
+    let on = words.replace("avic=0", "avic=1");
+    assert_eq!(host.text("/etc/kernel/cmdline"), on);
+    host.write("/proc/cmdline", &format!("{on}\n"));
+    host.add_kernel("6.12.110");
+    let entry = "/boot/efi/loader/entries/m-6.12.110.conf";
+    assert!(host.text(entry).contains("kvm_amd.avic=1"));
+    restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+    host.add_kernel("6.12.110");
+    assert!(host.text(entry).contains("kvm_amd.avic=0"));
+    std::fs::remove_file(host.path(entry)).unwrap();
+    host.write("/proc/cmdline", &format!("{words}\n"));
+    assert_eq!(host.tree(), before);
+}
+
+#[test]
+fn entries_of_other_systems_beside_kernel_images_change_nothing() {
+    let arch = |entry: &[(&str, &str)]| {
+        let files = [ARGUMENTS, ("/usr/bin/mkinitcpio", ""), ("/etc/kernel/cmdline", ARGUMENTS.1)];
+        told(&plan(&Host::amd(&[&files, entry].concat()), ALL))
+    };
+    let alone = arch(&[]);
+    assert!(alone.contains("$ mkinitcpio -P"), "{alone}");
+    assert_eq!(arch(&[("/boot/loader/entries/memtest.conf", "title Test\nefi /EFI/memtest.efi\n")]), alone);
+}
+
+#[test]
+fn an_argument_from_where_nobody_looks_is_told() {
+    let host = Host::amd(&[
+        ("/proc/cmdline", "ro amd_iommu_intr=legacy\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet $MINE\"\n"),
+    ]);
+    let plan = plan(&host, Wish { reload: false, ..ALL });
+    let step = plan.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
+    assert!(matches!(step.standing, Standing::Blocked { .. }) && plan.is_refused(), "{step:?}");
+}
+
+#[test]
+fn a_word_typed_for_one_boot_does_not_come_to_last() {
+    let host = Host::amd(&[
+        ("/proc/cmdline", "ro quiet kvm_amd.avic=0 intremap=nosid,nopost\n"),
+        ("/usr/sbin/update-grub", ""),
+        ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n"),
+    ]);
+    let whole = plan(&host, Wish { reload: false, ..ALL });
+    let names: Vec<_> = whole.steps.iter().map(|step| step.name.as_str()).collect();
+    assert_eq!(names, ["modprobe-options", "reload"]);
+    let note = "No setting of the boot loader has kvm_amd.avic=0 intremap=nosid,nopost of /proc/cmdline. ";
+    assert!(matches!(&whole.notes[..], [only] if only.starts_with(note)), "{whole:?}");
+    let part = plan(&host, Wish { part: Part::DeviceInterrupts, reload: false, ..ALL });
+    assert!(part.steps.is_empty(), "{part:?}");
+    assert!(part.notes[1].contains("intremap=nosid,nopost"), "{part:?}");
+}
+
+#[test]
+fn what_kvm_keeps_cleared_is_set_again_by_the_reload() {
+    for (host, module, switch) in
+        [(Host::amd(&[]), "kvm_amd", "avic"), (Host::intel(&[]), "kvm_intel", "enable_apicv")]
+    {
+        let kept = ::host::kvm::KEPT_BY_KVM;
+        for name in kept {
+            host.module(module, &[(name, "N")]);
+            host.write(&machine::kept(name), "N");
+        }
+        let value = |name: &str| host.text(&format!("/sys/module/{module}/parameters/{name}"));
+        let before = host.tree();
+        let reload = Wish { persist: false, ..ALL };
+        assert!(make(&host, reload).is_whole());
+        assert_eq!([switch, kept[0], kept[1]].map(value), ["Y\n"; 3], "{module}");
+        assert!(plan(&host, reload).so_already);
+        restore(host.root(), &mut Machine::new(&host), Restore::default()).unwrap();
+        assert_eq!(host.tree(), before, "{module}");
+
+        // IPIs that exit are not as wished for; posting is left to what the IOMMU can do.
+        host.module(module, &[(switch, "Y"), (kept[0], "N"), (kept[1], "N")]);
+        assert!(!plan(&host, reload).so_already);
+        host.module(module, &[(kept[0], "Y")]);
+        assert!(plan(&host, reload).so_already);
+    }
+    let zen2 = Host::amd(&[("/proc/cpuinfo", &machine::AMD.replace("family : 25", "family : 23"))]);
+    zen2.module("kvm_amd", &[("avic", "Y"), ("enable_ipiv", "N")]);
+    assert!(plan(&zen2, ALL).so_already, "{:?}", plan(&zen2, ALL));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_blocks_what_it_may_overrule() {
+    let host = Host::amd(&[]);
+    std::fs::create_dir_all(host.path("/etc/modprobe.d")).unwrap();
+    std::os::unix::fs::symlink("kvm.conf", host.path("/etc/modprobe.d/kvm.conf")).unwrap();
+    let found = plan(&host, ALL);
+    let Standing::Blocked { why, .. } = &found.steps[0].standing else { panic!("{found:?}") };
+    assert!(why.starts_with("/etc/modprobe.d/kvm.conf cannot be read"), "{why}");
+
+    let host = Host::amd(&[ARGUMENTS, ("/usr/sbin/update-grub", "")]);
+    host.write("/etc/default/grub", "");
+    std::fs::write(host.path("/etc/default/grub"), b"# f\xfcr\nGRUB_CMDLINE_LINUX=\"kvm_amd.avic=0\"\n")
+        .unwrap();
+    let found = plan(&host, ALL);
+    let Standing::Blocked { why, .. } = &found.steps[0].standing else { panic!("{found:?}") };
+    assert_eq!(why, "/etc/default/grub is not UTF-8 text");
+}
+
+#[test]
+fn what_nixos_makes_is_left_to_its_configuration() {
+    let host = Host::amd(&[
+        ARGUMENTS,
+        ("/etc/os-release", "NAME=NixOS\nID=nixos\n"),
+        (
+            "/boot/loader/entries/nixos-generation-7.conf",
+            "linux /vmlinuz\noptions ro amd_iommu_intr=legacy\n",
+        ),
+    ]);
+    std::fs::create_dir_all(host.path("/etc/modprobe.d")).unwrap();
+    std::os::unix::fs::symlink("/etc/static/nixos.conf", host.path("/etc/modprobe.d/nixos.conf")).unwrap();
+    host.write("/etc/static/nixos.conf", "options kvm_amd avic=0\n");
+    let found = plan(&host, Wish { reload: false, ..ALL });
+    let next: Vec<_> = found
+        .steps
+        .iter()
+        .filter_map(|step| match &step.standing {
+            Standing::Blocked { next, .. } => Some(next.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        next[0].contains("boot.extraModprobeConfig") && next[1].contains("boot.kernelParams"),
+        "{next:?}"
+    );
+
+    std::fs::remove_file(host.path("/etc/os-release")).unwrap();
+    let linked = plan(&host, Wish { reload: false, ..ALL });
+    let Standing::Blocked { why, .. } = &linked.steps[0].standing else { panic!("{linked:?}") };
+    assert_eq!(why, "/etc/modprobe.d/nixos.conf is a symbolic link to /etc/static/nixos.conf");
+}
+
+#[test]
+fn links_of_a_copy_lead_nowhere_else() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    std::fs::write(&secret, "options kvm_amd avic=0 # kvm_amd.avic=0 SECRET\n").unwrap();
+    let entry = "version 6.12.107\nlinux /vmlinuz\noptions ro\n";
+    let host = Host::amd(&[
+        ("/usr/bin/kernel-install", ""),
+        ("/boot/vmlinuz-6.12.107", ""),
+        ("/usr/lib/modules/6.12.107/modules.builtin", ""),
+        ("/boot/loader/entries/a.conf", entry),
+    ]);
+    for (link, target) in [
+        ("/etc/kernel/cmdline", &*secret),
+        ("/etc/modprobe.d/a.conf", &*secret),
+        ("/etc/default/grub", &*secret),
+        ("/boot/loader/entries/b.conf", &*secret),
+        ("/boot/efi", outside.path()),
+    ] {
+        let link = host.path(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    let entries = outside.path().join("loader/entries");
+    std::fs::create_dir_all(&entries).unwrap();
+    std::fs::write(entries.join("c.conf"), format!("{entry}options kvm_amd.avic=0 SECRET\n")).unwrap();
+    let told = told(&plan(&host, Wish { arm: Arm::On, ..ALL }));
+    assert!(!told.contains("SECRET") && !told.contains("kvm_amd.avic=0"), "{told}");
+}
+
+#[test]
 fn an_argument_that_the_block_of_grub_has_is_not_added_to_it() {
     let off = Wish { part: Part::DeviceInterrupts, reload: false, ..OFF };
     for (block, blocked) in [

@@ -1,6 +1,7 @@
 //! Hosts of plain files, and a machine that plays the programs of their distributions.
 
 use host::Root;
+use host::kvm::KEPT_BY_KVM;
 use knobs::{Actions, Error, Parameters};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,6 +52,13 @@ impl Host {
     pub(super) fn kernel(&self, release: &str, words: &str) {
         let text = format!("title Debian\nversion {release}\noptions {words}\nlinux /{release}/linux\n");
         self.write(&format!("/boot/efi/loader/entries/m-{release}.conf"), &text);
+    }
+
+    /// The entry of a new kernel, as kernel-install writes it.
+    pub(super) fn add_kernel(&self, release: &str) {
+        let places = ["/etc/kernel/cmdline", "/usr/lib/kernel/cmdline", "/proc/cmdline"];
+        let from = places.into_iter().find(|place| self.path(place).exists()).unwrap();
+        self.kernel(release, self.text(from).trim_end());
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -156,6 +164,11 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// The place of a parameter's value that stays while the module is removed.
+pub(super) fn kept(name: &str) -> String {
+    format!("/exitless/kvm/{name}")
+}
+
 /// Without the arguments of the same names, which grubby replaces.
 fn without_names(options: &str, words: &str) -> String {
     let name = |word: &str| word.split('=').next().map(str::to_owned);
@@ -175,6 +188,7 @@ impl Actions for Machine<'_> {
             "kvm_amd" => &[("avic", "N"), ("npt", "Y"), ("nested", "1")],
             _ => &[("enable_apicv", "Y"), ("enable_ipiv", "Y"), ("nested", "Y")],
         };
+        let kept = KEPT_BY_KVM.into_iter().filter(|name| self.host.path(&kept(name)).exists());
         let value = |name: &str, default: &str| {
             let given = given.iter().find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
             match given.unwrap_or(default) {
@@ -184,7 +198,15 @@ impl Actions for Machine<'_> {
                 other => other.to_owned(),
             }
         };
-        let values: Vec<_> = defaults.iter().map(|&(name, default)| (name, value(name, default))).collect();
+        let mut values: Vec<_> =
+            defaults.iter().map(|&(name, default)| (name, value(name, default))).collect();
+        let on = values[0].1 == "Y";
+        for name in kept {
+            let now = if on { value(name, &self.host.text(&self::kept(name))) } else { "N".to_owned() };
+            self.host.write(&self::kept(name), &now);
+            values.retain(|(other, _)| *other != name);
+            values.push((name, now));
+        }
         let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
         self.host.module(module, &values);
         Ok(())
@@ -210,7 +232,7 @@ impl Actions for Machine<'_> {
             }
             ["kernel-install", "add", release, image] => {
                 self.host.text(image);
-                self.host.kernel(release, &self.host.text("/etc/kernel/cmdline"));
+                self.host.add_kernel(release);
             }
             ["kernelstub", option, word] => self.kernelstub(option, word),
             ["grubby", "--update-kernel=ALL", changes @ ..] => {

@@ -1,17 +1,17 @@
 //! Lasting parameters: lines of modprobe.d, or arguments of the kernel.
 
 use super::boot::{Boot, Taken, Whose};
+use super::files::Files;
 use super::harmful;
 use super::modprobe::Modprobe;
 use super::plan::{Arm, Effect, Standing, Step, Wish, asked};
-use super::target::{Switch, Target, switch};
+use super::target::{Switch, Target};
 use super::words::{self, WordChange};
-use host::Inspection;
+use host::{Inspection, switch};
 use knobs::{Change, Content};
-use std::path::Path;
 
 pub(super) fn steps(
-    root: &Path,
+    files: &Files,
     boot: &Boot,
     inspection: &Inspection,
     target: &Target,
@@ -19,14 +19,12 @@ pub(super) fn steps(
 ) -> Vec<Step> {
     let command_line = inspection.fingerprint.cmdline.as_deref().unwrap_or_default();
     // A word of this boot may have been typed for it alone.
-    let next = boot.lines_or(command_line);
-    let mut lines = vec![command_line.to_owned()];
-    lines.extend(boot.lines());
-    let mut modprobe = Modprobe::read(root);
+    let lines = boot.lines_or(command_line);
+    let mut modprobe = Modprobe::read(&files.root);
     let mut arguments = Vec::new();
     for one in target.switches() {
         let contradicting = contradicting(&lines, target.module, one);
-        let said = !contradicting.is_empty() || next.iter().all(|line| said(line, target.module, one));
+        let said = !contradicting.is_empty() || lines.iter().all(|line| said(line, target.module, one));
         arguments.extend(contradicting);
         if target.built_in {
             if !said && one.default != Some(one.on) {
@@ -42,7 +40,7 @@ pub(super) fn steps(
             modprobe.set(target.module, one.name, one.value());
         }
     }
-    let mut steps: Vec<Step> = options(root, &modprobe, target, wish).into_iter().collect();
+    let mut steps: Vec<Step> = options(files, &modprobe, target, wish).into_iter().collect();
     let mut reasons = Vec::new();
     if !arguments.is_empty() {
         let module = target.module;
@@ -66,33 +64,52 @@ pub(super) fn steps(
     }
     source.dedup();
     // One step, for they are in one file and one program works out the rest.
-    let step = if arguments.is_empty() { None } else { by_boot_loader(root, boot, &arguments, wish) };
+    let step = if arguments.is_empty() { None } else { by_boot_loader(files, boot, &arguments, wish) };
     steps.extend(step.map(|step| step.called(title(&arguments), reasons.join("; ")).by(source.join("; "))));
-    steps.extend(obstacles(root, &modprobe, target));
+    steps.extend(obstacles(files, &modprobe, target));
     steps
 }
 
-fn options(root: &Path, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {
-    let changes: Vec<Change> = modprobe
-        .changes()
-        .into_iter()
-        .map(|(path, _, text)| Change::File { path, content: Some(Content(text.into_bytes())) })
-        .collect();
-    if changes.is_empty() {
+/// Arguments of this boot that the boot loader does not have.
+pub(super) fn note(boot: &Boot, inspection: &Inspection, target: &Target) -> Option<String> {
+    let line = [inspection.fingerprint.cmdline.clone().unwrap_or_default()];
+    let switches = target.switches().iter();
+    let mut typed: Vec<_> = switches.flat_map(|one| contradicting(&line, target.module, one)).collect();
+    if target.arm == Arm::On {
+        typed.extend(harmful::find(&line).into_iter().map(|found| found.change));
+    }
+    boot.of_this_boot(&typed)
+}
+
+fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> Option<Step> {
+    let change = |(path, content)| Change::File { path, content: Some(Content(content)) };
+    let changes: Vec<Change> = modprobe.changes().into_iter().map(change).collect();
+    let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
+    let obstacle = match modprobe.unread() {
+        _ if !wish.persist || target.built_in => None,
+        Some(why) => blocked(why, "make it readable: it may set the parameter too"),
+        None if changes.is_empty() => None,
+        None if files.are_of_nixos() => blocked(
+            "NixOS makes modprobe.d from its configuration".to_owned(),
+            "add the line to boot.extraModprobeConfig there, and run nixos-rebuild",
+        ),
+        None => None,
+    };
+    if changes.is_empty() && obstacle.is_none() {
         return None;
     }
     let word = if target.arm == Arm::On { "on" } else { "off" };
     let title = format!("Tell modprobe to load {} with {} {word}", target.module, target.switch().name);
-    let step =
-        Step::of(root, "modprobe-options", Effect::NextLoad, asked(wish.persist, "--persist"), changes);
+    let standing = obstacle.unwrap_or_else(|| asked(wish.persist, "--persist"));
+    let step = Step::of(files, "modprobe-options", Effect::NextLoad, standing, changes);
     Some(step.called(title, "so that the setting survives a reboot").by("modprobe.d(5)"))
 }
 
 /// Lines of modprobe.d that are not ours to change, but keep the module away.
-fn obstacles(root: &Path, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
+fn obstacles(files: &Files, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
     let found = modprobe.obstacles(target.module);
     let step = |(path, line): (String, String)| {
-        let step = Step::of(root, "modprobe-obstacle", Effect::NextLoad, Standing::Suggested, Vec::new());
+        let step = Step::of(files, "modprobe-obstacle", Effect::NextLoad, Standing::Suggested, Vec::new());
         step.called(
             format!("Look at `{line}` in {path}"),
             "it prevents the module from being loaded with its options",
@@ -102,16 +119,20 @@ fn obstacles(root: &Path, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
     found.into_iter().map(step).collect()
 }
 
-pub(super) fn by_boot_loader(root: &Path, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
+pub(super) fn by_boot_loader(files: &Files, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
     let (standing, name) = (asked(wish.persist, "--persist"), "kernel-arguments");
-    match boot.take(Whose::Linux, changes) {
-        Taken::Nothing => None,
-        Taken::Changes(changes) => Some(Step::of(root, name, Effect::NextBoot, standing, changes)),
-        Taken::ByHand(why, next) => {
-            let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
-            Some(Step::of(root, name, Effect::NextBoot, standing, Vec::new()))
-        }
-    }
+    let (why, next) = match boot.take(Whose::Linux, changes) {
+        Taken::Changes(changes) => return Some(Step::of(files, name, Effect::NextBoot, standing, changes)),
+        Taken::ByHand(why, next) => (why, next),
+        // What goes is in the running kernel's command line, and comes from where nobody looked.
+        Taken::Nothing if boot.lines().is_empty() && changes.iter().any(|change| change.new.is_none()) => (
+            "the running kernel has it, and the boot loader's settings do not name it".to_owned(),
+            "look for it in what they take over; if it was removed since, reboot".to_owned(),
+        ),
+        Taken::Nothing => return None,
+    };
+    let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
+    Some(Step::of(files, name, Effect::NextBoot, standing, Vec::new()))
 }
 
 pub(super) fn title(changes: &[WordChange]) -> String {

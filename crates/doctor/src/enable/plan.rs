@@ -1,10 +1,10 @@
 //! A plan, as it is shown and made.
 
+use super::files::Files;
 use knobs::{Change, Content};
 use serde::Serialize;
 use similar::TextDiff;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// The arm of a test that the host is to be.
@@ -191,18 +191,25 @@ impl Plan {
 }
 
 impl Step {
-    /// A step of these changes of the host below `root`.
+    /// A step of these changes. A file that is a link is changed by nobody but who made the link.
     pub(super) fn of(
-        root: &Path,
+        files: &Files,
         name: &str,
         effect: Effect,
         standing: Standing,
         changes: Vec<Change>,
     ) -> Self {
         let found: BTreeMap<String, Option<Content>> =
-            changes.iter().filter_map(|change| found(root, change)).collect();
+            changes.iter().filter_map(|change| found(files, change)).collect();
+        let standing = match found.keys().find_map(|path| Some((path, files.root.link(path).ok()?))) {
+            Some((path, target)) if standing == Standing::Ready => Standing::Blocked {
+                why: format!("{path} is a symbolic link to {}", target.display()),
+                next: "make the change where that is managed".to_owned(),
+            },
+            _ => standing,
+        };
+        let commands = changes.iter().flat_map(|change| commands(&files.directory, change)).collect();
         let files = changes.iter().filter_map(|change| difference(&found, change)).collect();
-        let commands = changes.iter().flat_map(|change| commands(root, change)).collect();
         let (name, title, why) = (name.to_owned(), String::new(), String::new());
         Self { name, title, why, source: None, effect, standing, files, commands, changes, found }
     }
@@ -220,9 +227,9 @@ pub(super) fn asked(asked: bool, option: &str) -> Standing {
     if asked { Standing::Ready } else { Standing::NotAsked { option: option.to_owned() } }
 }
 
-fn found(root: &Path, change: &Change) -> Option<(String, Option<Content>)> {
+fn found(files: &Files, change: &Change) -> Option<(String, Option<Content>)> {
     let Change::File { path, .. } = change else { return None };
-    Some((path.clone(), fs::read(root.join(path.trim_start_matches('/'))).ok().map(Content)))
+    Some((path.clone(), files.root.read(path).ok().map(Content)))
 }
 
 fn difference(found: &BTreeMap<String, Option<Content>>, change: &Change) -> Option<Difference> {

@@ -1,13 +1,13 @@
 //! Reasons for which nothing may be changed.
 
+use super::files::Files;
 use super::plan::{Arm, Refusal};
-use super::target::{Target, switch};
-use host::{CONTAINER_MARKS, Inspection, Lack, kvm};
-use std::path::Path;
+use super::target::Target;
+use host::{CONTAINER_MARKS, Inspection, Lack, kvm, switch};
 
-pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
+pub(super) fn all(files: &Files, inspection: &Inspection, target: &Target) -> Vec<Refusal> {
     let mut found = Vec::new();
-    found.extend(of_container(root));
+    found.extend(of_container(files));
     let mut refuse = |name: &str, why: String, next: &str| {
         found.push(Refusal { name: name.to_owned(), why, next: next.to_owned() });
     };
@@ -36,8 +36,8 @@ pub(super) fn all(root: &Path, inspection: &Inspection, target: &Target) -> Vec<
 }
 
 /// In a container nothing of the host may be changed.
-pub(super) fn of_container(root: &Path) -> Option<Refusal> {
-    let file = CONTAINER_MARKS.iter().find(|file| root.join(file.trim_start_matches('/')).exists())?;
+pub(super) fn of_container(files: &Files) -> Option<Refusal> {
+    let file = CONTAINER_MARKS.iter().find(|file| files.has(file))?;
     Some(Refusal {
         name: "container".to_owned(),
         why: format!("this is a container ({file} exists), whose kernel is the host's"),

@@ -1,25 +1,24 @@
 //! The module loaded again, with the parameters given to it.
 
+use super::files::Files;
 use super::plan::{Arm, Effect, Standing, Step, Wish, asked};
 use super::target::Target;
 use host::Inspection;
 use knobs::Change;
-use std::fs;
-use std::path::Path;
 
-pub(super) fn step(root: &Path, inspection: &Inspection, target: &Target, wish: Wish) -> Option<Step> {
+pub(super) fn step(files: &Files, inspection: &Inspection, target: &Target, wish: Wish) -> Option<Step> {
     if target.is_so() {
         return None;
     }
     let wrong = target.switches().iter().filter(|one| !one.is_so());
     let parameters = wrong.map(|one| (one.name.to_owned(), one.value().to_owned())).collect();
     let change = Change::Load { module: target.module.to_owned(), parameters };
-    let standing = match obstacle(root, inspection, target) {
+    let standing = match obstacle(files, inspection, target) {
         Some(blocked) if wish.reload => blocked,
         _ => asked(wish.reload, "--reload"),
     };
     let changes = if target.built_in { Vec::new() } else { vec![change] };
-    let mut step = Step::of(root, "reload", Effect::Now, standing, changes);
+    let mut step = Step::of(files, "reload", Effect::Now, standing, changes);
     if !target.loaded {
         step.commands.iter_mut().for_each(|command| {
             *command = command.rsplit("; ").next().unwrap_or_default().to_owned();
@@ -32,7 +31,7 @@ pub(super) fn step(root: &Path, inspection: &Inspection, target: &Target, wish: 
 }
 
 /// Only a module that nobody uses is touched.
-fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Standing> {
+fn obstacle(files: &Files, inspection: &Inspection, target: &Target) -> Option<Standing> {
     let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
     if target.built_in {
         let why = format!("{} is built into the kernel and cannot be reloaded", target.module);
@@ -47,10 +46,9 @@ fn obstacle(root: &Path, inspection: &Inspection, target: &Target) -> Option<Sta
             "stop or migrate them first, or use --persist and reboot",
         );
     }
-    let count = root.join("sys/module").join(target.module).join("refcnt");
-    let users = fs::read_to_string(count).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    match users {
-        Some(users @ 1..) => blocked(
+    let count = files.shown(&format!("/sys/module/{}/refcnt", target.module));
+    match count.trim().parse::<u64>() {
+        Ok(users @ 1..) => blocked(
             format!(
                 "{} is in use {}",
                 target.module,

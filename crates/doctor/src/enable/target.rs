@@ -4,7 +4,7 @@ use super::plan::{Arm, Refusal};
 use crate::lint::HostSide;
 use exits::KernelVersion;
 use host::kvm;
-use host::{Inspection, Parameters};
+use host::{Inspection, Parameters, switch};
 
 /// AVIC is `auto` from here on: on where a CPU has x2AVIC, from Zen 4 (arch/x86/kvm/svm/avic.c of 6.18).
 const AVIC_BY_ITSELF: KernelVersion = KernelVersion::new(6, 18);
@@ -22,6 +22,8 @@ pub(super) struct Switch {
     pub(super) default: Option<bool>,
     /// The value in the running kernel.
     pub(super) now: Option<String>,
+    /// It is given, and the host is as wished for without it too: the module takes it back where an IOMMU cannot do it.
+    optional: bool,
 }
 
 impl Switch {
@@ -44,15 +46,6 @@ pub(super) struct Target {
     pub(super) loaded: bool,
     pub(super) built_in: bool,
     switches: Vec<Switch>,
-}
-
-/// A switch as modprobe.d and the kernel take it (lib/kstrtox.c, `kstrtobool`).
-pub(super) fn switch(text: &str) -> Option<bool> {
-    match text.trim() {
-        "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" => Some(true),
-        "0" | "n" | "N" | "f" | "F" | "off" | "Off" | "OFF" => Some(false),
-        _ => None,
-    }
 }
 
 impl Target {
@@ -86,25 +79,34 @@ impl Target {
         };
         let parameters = inspection.kernel.parameters.get(module);
         let on = arm == Arm::On;
-        let switch = |name, on, default| Switch { name, on, default, now: now(parameters, name) };
+        let switch =
+            |name, on, default| Switch { name, on, default, now: now(parameters, name), optional: false };
+        let shown = |name: &str| parameters.is_some_and(|all| all.contains_key(name));
+        let [ipis, posting] = kvm::KEPT_BY_KVM;
         let young = inspection.fingerprint.kernel().is_none_or(|kernel| kernel >= AVIC_BY_ITSELF);
-        let (technology, switches) = if module == kvm::AMD {
+        let (technology, mut switches) = if module == kvm::AMD {
             let mut switches = vec![switch("avic", on, (!young).then_some(false))];
             if on {
                 // Without nested paging the module takes AVIC back (arch/x86/kvm/svm/avic.c, `avic_hardware_setup`).
                 switches.push(switch("npt", true, Some(true)));
             }
+            let erratum = inspection.processor.erratum_1235.get();
+            if on && erratum == Some(&false) && shown(ipis) {
+                switches.push(switch(ipis, true, Some(true)));
+            }
             (if has("x2avic") { "x2AVIC" } else { "AVIC" }, switches)
         } else {
             let mut switches = vec![switch("enable_apicv", on, Some(true))];
-            let ipis = inspection.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
+            let has_ipis = inspection.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
             // Linux before 6.0 has no such parameter, and ignores it.
-            let takes = parameters.is_none_or(|all| all.contains_key("enable_ipiv"));
-            if on && ipis == Some(true) && takes {
-                switches.push(switch("enable_ipiv", true, Some(true)));
+            if on && has_ipis == Some(true) && (parameters.is_none() || shown(ipis)) {
+                switches.push(switch(ipis, true, Some(true)));
             }
             ("APICv", switches)
         };
+        if on && shown(posting) {
+            switches.push(Switch { optional: true, ..switch(posting, true, Some(true)) });
+        }
         let built_in = inspection.kernel.built_in.get().is_some_and(|built_in| built_in.0.contains(module));
         let (technology, loaded) = (technology.to_owned(), parameters.is_some());
         Ok(Self { arm, technology, module, loaded, built_in, switches })
@@ -120,7 +122,7 @@ impl Target {
     }
 
     pub(super) fn is_so(&self) -> bool {
-        self.switches.iter().all(Switch::is_so)
+        self.switches.iter().all(|one| one.optional || one.is_so())
     }
 
     pub(super) fn notes(&self, inspection: &Inspection) -> Vec<String> {

@@ -1,17 +1,16 @@
 //! Below Xen the hypervisor delivers interrupts, and its own command line decides.
 
 use super::boot::{Boot, Taken, Whose};
+use super::files::Files;
 use super::persist::title;
 use super::plan::{Arm, Effect, Plan, Refusal, Standing, Step, Wish, asked};
-use super::target::switch;
 use super::words::{self, WordChange};
-use host::Inspection;
-use std::path::Path;
+use host::{Inspection, switch};
 
 const SOURCE: &str = "Xen docs/misc/xen-command-line.pandoc, apicv";
 
 /// `None` where no Xen is below.
-pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
+pub(super) fn plan(files: &Files, boot: &Boot, inspection: &Inspection, wish: Wish) -> Option<Plan> {
     let xen = inspection.xen.as_ref()?;
     let refuse = |why: &str, next: &str| {
         let refusal = Refusal { name: "xen".to_owned(), why: why.to_owned(), next: next.to_owned() };
@@ -63,7 +62,7 @@ pub(super) fn plan(root: &Path, boot: &Boot, inspection: &Inspection, wish: Wish
         }
     };
     let step = step.map(|(standing, taken)| {
-        let step = Step::of(root, "xen-arguments", Effect::NextBoot, standing, taken);
+        let step = Step::of(files, "xen-arguments", Effect::NextBoot, standing, taken);
         step.called(title(&changes), "Xen reads it when it boots").by(SOURCE)
     });
     Some(Plan {

@@ -89,11 +89,7 @@ pub(super) fn conclude(
         }
         (Some(false), _) => {
             let sentence = format!("{name} is available but off: no VM uses it.");
-            Conclusion::new(
-                HostState::SwitchedOff,
-                sentence,
-                Some("exitless enable --persist --reload --apply"),
-            )
+            Conclusion::new(HostState::SwitchedOff, sentence, Some(&subject.switching("enable")))
         }
         (None, _) => {
             let sentence = format!("What may be read here does not show whether {name} is used.");

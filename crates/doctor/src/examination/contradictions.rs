@@ -1,9 +1,10 @@
 //! Contradictions between two sources.
 
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path, switch};
+use super::subject::{Subject, parameter_path};
 use exits::Isa;
 use host::inspection::{IommuRegisters, ModprobeLine};
+use host::switch;
 use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
@@ -190,26 +191,26 @@ fn iommu_units(subject: &Subject<'_>) -> Option<Verdict> {
     Some(one_of_each.fold(verdict, |verdict, (name, value)| verdict.seen(place(name), format!("{value:#x}"))))
 }
 
+/// The place of the kernel's arguments.
+pub(super) const CMDLINE: &str = "/proc/cmdline";
+
 /// The value of a parameter in modprobe's files or the kernel's arguments; the last counts, and arguments before files.
 pub(super) fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(String, String, String)> {
     let argument = format!("{module}.{name}");
     if let Some(value) = subject.argument(&argument) {
         let value = value.unwrap_or("Y").to_owned();
-        return Some(("/proc/cmdline".to_owned(), format!("{argument}={value}"), value));
+        return Some((CMDLINE.to_owned(), format!("{argument}={value}"), value));
     }
-    let lines = subject.host.kernel.modprobe.iter();
+    // modprobe does not load what is in the kernel's image.
+    let lines = subject.host.kernel.modprobe.iter().filter(|_| !subject.is_built_in(module));
     let counts =
         |line: &&ModprobeLine| line.module == module && line.command == "options" && line.hidden_by.is_none();
-    let mut found = None;
-    for line in lines.filter(counts) {
-        for word in line.rest.split_whitespace() {
-            if let Some(value) = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('=')) {
-                let text = format!("options {} {}", line.module, line.rest);
-                found = Some((format!("{}:{}", line.file, line.line), text, value.to_owned()));
-            }
-        }
-    }
-    found
+    lines.filter(counts).filter_map(|line| Some((line, line.value(name)?))).next_back().map(
+        |(line, value)| {
+            let text = format!("options {} {}", line.module, line.rest);
+            (format!("{}:{}", line.file, line.line), text, value.to_owned())
+        },
+    )
 }
 
 fn configured(subject: &Subject<'_>) -> Option<Verdict> {

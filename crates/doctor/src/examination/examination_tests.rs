@@ -269,6 +269,20 @@ fn avic_that_is_switched_off_for_an_erratum_that_the_cpu_does_not_have_is_told_o
 }
 
 #[test]
+fn options_count_however_they_are_written() {
+    const OFF: &str = "== /sys/module/kvm_amd/parameters/avic\nN\n== /etc/modprobe.d/kvm.conf\n";
+    for (options, agrees) in [
+        ("options kvm_amd avic\n", false),
+        ("options kvm-amd npt=1 av\\\nic=on\n", false),
+        ("options kvm_amd avic=1 avic=0\n", true),
+    ] {
+        let made = with("zen4", Box::leak(format!("{OFF}{options}").into_boxed_str()));
+        let state = said(&examined(&made), "contradiction-configured")[0].state.clone();
+        assert_eq!(state == State::Pass, agrees, "{options}: {state:?}");
+    }
+}
+
+#[test]
 fn a_vendors_kernel_is_judged_by_what_is_in_it() {
     const ROCKY: &str =
         "== /proc/sys/kernel/osrelease\n5.14.0-570.12.1.el9_6.x86_64\n== /proc/sys/kernel/version\n#1 SMP\n";
@@ -292,13 +306,14 @@ fn a_vendors_kernel_is_judged_by_what_is_in_it() {
 #[test]
 fn the_posting_argument_in_force_is_told_on_both_vendors() {
     let legacy = Some("amd_iommu_intr=legacy");
-    let nopost = Some("intremap=nopost");
+    let nopost = Some("intremap=nosid,nopost");
     for (line, amd, intel) in [
         ("ro quiet", None, None),
         ("amd_iommu_intr=legacy", legacy, None),
         ("amd_iommu_intr=legacy amd_iommu_intr=vapic", None, None),
         ("intremap=nosid,nopost", nopost, nopost),
         ("intremap=nopost intremap=on", None, None),
+        ("ro nointremap", Some("nointremap"), Some("nointremap")),
         ("ro -- intremap=nopost", None, None),
     ] {
         let told = |name: &'static str| {
@@ -311,6 +326,96 @@ fn the_posting_argument_in_force_is_told_on_both_vendors() {
         let told = [told("zen4"), told("sapphire-rapids")];
         assert_eq!(told, [amd, intel].map(|argument| argument.map(str::to_owned)), "{line}");
     }
+}
+
+#[test]
+fn the_argument_that_switches_remapping_off_is_told_as_written() {
+    for (line, seen, fix) in [
+        ("ro nointremap", Some("nointremap"), "remove nointremap from"),
+        ("intremap=off,nosid", Some("intremap=off,nosid"), "remove off from intremap=off,nosid"),
+        ("intremap=off intremap=on", None, "firmware setup"),
+    ] {
+        let mut host = on("zen4").inspect();
+        host.iommus.remapped = Fact::known(false, "/proc/interrupts", "none");
+        host.kernel.arguments = Fact::known(Arguments::parse(line), "/proc/cmdline", line);
+        let examination = examine(&host, &[], &[]);
+        let found = said(&examination, "iommu-remapping")[0];
+        let told = found.evidence.iter().find(|one| one.place == "/proc/cmdline").map(|one| &*one.value);
+        assert_eq!(told, seen, "{line}");
+        assert!(matches!(&found.fixes[..], [Fix::Advice(text)] if text.contains(fix)), "{:?}", found.fixes);
+    }
+}
+
+/// The fixes of a host with AVIC off.
+fn fixes_with_avic_off(more: &str) -> Vec<String> {
+    let text: &'static str =
+        Box::leak(format!("== /sys/module/kvm_amd/parameters/avic\nN\n{more}").into_boxed_str());
+    let examination = examined(&with("zen2", text));
+    let all = examination.sections.iter().flat_map(|section| flat(&section.findings));
+    let of_kvm = |one: &&Finding| one.rule.starts_with("kvm-") || one.rule == "contradiction-configured";
+    let fixes = all.filter(of_kvm).flat_map(|one| &one.fixes);
+    fixes.map(|fix| format!("{fix:?}")).chain(examination.conclusion.next).collect()
+}
+
+#[test]
+fn an_argument_of_the_kernel_is_changed_at_the_next_boot() {
+    let fixes = fixes_with_avic_off("== /proc/cmdline\nro kvm_amd.avic=0\n");
+    let change = "change kvm_amd.avic=0 to kvm_amd.avic=1 in the kernel's arguments and reboot";
+    assert!(fixes.iter().any(|fix| fix.contains(change)), "{fixes:?}");
+    assert!(!fixes.iter().any(|fix| fix.contains("in /proc/cmdline")), "{fixes:?}");
+}
+
+#[test]
+fn a_module_in_the_kernels_image_is_neither_loaded_again_nor_given_options() {
+    let built_in = "== /lib/modules/6.1.0-25-amd64/modules.builtin\nkernel/arch/x86/kvm/kvm-amd.ko\n";
+    for word in ["nested=1", "avic=0", "avic=1"] {
+        let options = format!("== /etc/modprobe.d/kvm.conf\noptions kvm_amd {word}\n");
+        let fixes = fixes_with_avic_off(&format!("{built_in}{options}"));
+        for wanted in ["exitless enable --persist --apply", "add kvm_amd.avic=1 to the kernel's arguments"] {
+            assert!(fixes.iter().any(|fix| fix.contains(wanted)), "{fixes:?}");
+        }
+        for useless in ["--reload", "/etc/modprobe.d", "modprobe -r"] {
+            assert!(!fixes.iter().any(|fix| fix.contains(useless)), "{fixes:?}");
+        }
+    }
+}
+
+#[test]
+fn interrupts_that_cannot_be_moved_or_never_fire_are_none_to_move() {
+    let told = |name: &str, counts: &str, affinity: &str| {
+        let text = format!(
+            "== /proc/interrupts\n            CPU0       CPU1\n  90:  {counts}  IR-PCI-MSI 50331650-edge      {name}\n\
+             == /proc/irq/90/smp_affinity_list\n{affinity}\n== /proc/irq/90/effective_affinity_list\n9\n"
+        );
+        let examination = examined(&with("zen2", Box::leak(text.into_boxed_str())));
+        let found = said(&examination, "place-interrupts")[0].clone();
+        (found.state, format!("{:?}", found.fixes), format!("{:?}", found.evidence))
+    };
+    let (state, _, evidence) = told("nvme0q3", "5 900", "9");
+    assert!(state == State::Pass && evidence.contains("I/O that starts on its CPU"), "{evidence}");
+    for (name, affinity) in [("nvme0q3", "9"), ("nvme0q3", "8-11"), ("mlx5_comp0@pci:0000:40:00.0", "9")] {
+        assert_eq!(told(name, "0 0", affinity).0, State::Pass, "{name}");
+    }
+    let (state, fixes, _) = told("nvme0q3", "5 900", "8-11");
+    assert!(state == State::Warn && fixes.contains("managed_irq") && !fixes.contains("/proc/irq"), "{fixes}");
+    for name in ["mlx5_comp0@pci:0000:40:00.0", "nvme0q0"] {
+        let (state, fixes, _) = told(name, "5 900", "9");
+        assert!(state == State::Warn && fixes.contains("/proc/irq/N/smp_affinity_list"), "{name}: {fixes}");
+        assert!(!fixes.contains("managed_irq"), "{fixes}");
+    }
+}
+
+#[test]
+fn a_user_of_a_container_is_told_to_be_root_in_it() {
+    let status = "== /proc/self/status\nCapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n";
+    let text = format!("{}{status}", super::cases::POD);
+    let examination = examined(&with("zen4", Box::leak(text.into_boxed_str())));
+    let found = said(&examination, "kernel-container")[0];
+    assert!(
+        found.state == State::Warn && found.found.contains("its user is without CAP_SYS_PTRACE"),
+        "{found:?}"
+    );
+    assert_eq!(found.fixes, [Fix::Advice("run as root in the container".to_owned())]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, parameter_path};
 use exits::Isa;
-use host::inspection::{IommuRegisters, IommuUnit};
+use host::inspection::{Argument, Arguments, IommuRegisters, IommuUnit};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -115,14 +115,12 @@ fn remapping(subject: &Subject<'_>) -> Option<Verdict> {
                 Some(line) => verdict.seen(line.place, line.text),
                 None => verdict,
             };
-            if subject.argument("intremap").flatten() == Some("off")
-                || subject.argument("nointremap").is_some()
-            {
-                verdict
-                    .seen("/proc/cmdline", "intremap=off")
-                    .advice("remove intremap=off from the kernel's arguments")
-            } else {
-                verdict.advice("enable interrupt remapping and x2APIC in the firmware setup")
+            let arguments = subject.host.kernel.arguments.get();
+            match arguments.and_then(Arguments::against_remapping) {
+                Some(argument) => {
+                    verdict.seen("/proc/cmdline", argument.to_string()).advice(removal(argument))
+                }
+                None => verdict.advice("enable interrupt remapping and x2APIC in the firmware setup"),
             }
         }
         None => Verdict::unknown(fact),
@@ -188,6 +186,17 @@ fn posting(subject: &Subject<'_>) -> Option<Verdict> {
 /// The number of IOMMUs that are listed one by one.
 const SHOWN: usize = 3;
 
+/// The advice to take an argument of the IOMMU away, but not the other words of its value.
+fn removal(argument: &Argument) -> String {
+    let words = argument.value.as_deref().filter(|value| value.contains(',')).unwrap_or_default();
+    let harmful: Vec<&str> =
+        words.split(',').filter(|word| ["off", "nopost", "legacy"].contains(word)).collect();
+    if harmful.is_empty() {
+        return format!("remove {argument} from the kernel's arguments and reboot");
+    }
+    format!("remove {} from {argument} of the kernel's arguments and reboot", harmful.join(" and "))
+}
+
 fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
     if subject.is_xen() {
         return None;
@@ -195,8 +204,8 @@ fn posting_argument(subject: &Subject<'_>) -> Option<Verdict> {
     let arguments = subject.host.kernel.arguments.get()?;
     Some(match arguments.against_posting(subject.isa?) {
         Some(argument) => Verdict::warn(format!("{argument} keeps the kernel from posting"))
-            .seen("/proc/cmdline", argument)
-            .advice(format!("remove {argument} from the kernel's arguments and reboot")),
+            .seen("/proc/cmdline", argument.to_string())
+            .advice(removal(argument)),
         None => Verdict::pass("no argument disables posting")
             .seen("/proc/cmdline", "neither intremap=nopost nor amd_iommu_intr=legacy in force"),
     })

@@ -108,16 +108,24 @@ fn container(subject: &Subject<'_>) -> Option<Verdict> {
         missed.push((*place).to_owned());
         seen.push(((*place).to_owned(), format!("empty or not there, for {what}")));
     }
-    let verdict = if missed.is_empty() {
-        Verdict::pass(format!("this is {}, which sees the host's processes and /sys", container.kind))
-    } else {
-        Verdict::warn(format!("this is {}, which is without {}", container.kind, missed.join(", ")))
+    let unused: Vec<&str> = container.unused.iter().map(|(name, _)| *name).collect();
+    for (name, what) in &container.unused {
+        seen.push((format!("/proc/self/status, {name}"), format!("not allowed to this user, for {what}")));
+    }
+    let kind = container.kind;
+    let verdict = match (missed.is_empty(), unused.is_empty()) {
+        (true, true) => Verdict::pass(format!("this is {kind}, which sees the host's processes and /sys")),
+        (true, false) => {
+            Verdict::warn(format!("this is {kind}, and its user is without {}", unused.join(", ")))
+        }
+        (false, _) => Verdict::warn(format!("this is {kind}, which is without {}", missed.join(", ")))
             .advice("run exitless on the host itself")
             .advice(
                 "give the container the host's processes, /sys and these capabilities, as \
                  packaging/kubernetes/exitless-exporter.yaml and packaging/Containerfile do",
-            )
+            ),
     };
+    let verdict = if unused.is_empty() { verdict } else { verdict.advice("run as root in the container") };
     Some(seen.into_iter().fold(verdict, |verdict, (place, text)| verdict.seen(place, text)))
 }
 

@@ -1,11 +1,11 @@
 //! KVM, its modules and their parameters.
 
-use super::contradictions::said;
+use super::contradictions::{CMDLINE, said};
 use super::kvm_features;
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, parameter_path, switch};
+use super::subject::{Subject, parameter_path};
 use exits::Isa;
-use host::AbsenceKind;
+use host::{AbsenceKind, switch};
 
 const SVM_C: &str = "Linux arch/x86/kvm/svm/svm.c and svm/avic.c, module parameters";
 
@@ -218,9 +218,13 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         ),
         None => verdict,
     };
-    let verdict = verdict.command("exitless enable --persist --reload --apply");
+    let verdict = verdict.command(subject.switching("enable"));
     let reload = format!("modprobe -r {module} && modprobe {module}");
     Some(match said(subject, module, name) {
+        Some((place, text, word)) if place == CMDLINE && switch(&word) != Some(true) => {
+            verdict.advice(format!("change {text} to {module}.{name}=1 in the kernel's arguments and reboot"))
+        }
+        _ if subject.is_built_in(module) => verdict.advice(subject.loading(module, &format!("{name}=1"))),
         // A line in another file can be read before it.
         Some((place, _, word)) if switch(&word) != Some(true) => {
             verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then `{reload}`"))
@@ -280,7 +284,7 @@ fn ipi_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         (_, Some(false)) => Some(
             Verdict::warn("it is off, so each IPI exits")
                 .seen(path, value.unwrap_or_default())
-                .advice(format!("load {module} with enable_ipiv=1")),
+                .advice(subject.loading(module, "enable_ipiv=1")),
         ),
     }
 }
@@ -304,12 +308,12 @@ fn erratum_1235(subject: &Subject<'_>) -> Option<Verdict> {
                 None => verdict.seen(path, "not there: this kernel cannot leave IPIs out"),
             };
             let verdict = if setting.is_some() {
-                verdict.advice("load kvm_amd with enable_ipiv=0")
+                verdict.advice(subject.loading("kvm_amd", "enable_ipiv=0"))
             } else {
                 verdict.advice("Linux 6.17 or later, which takes IPIs itself on this CPU (on Hygon 7.1, or 6.18.34 or 7.0.11 of \
                      its series)")
             };
-            verdict.command("exitless disable --persist --reload --apply")
+            verdict.command(subject.switching("disable"))
         }
     })
 }
@@ -327,7 +331,7 @@ fn nested(subject: &Subject<'_>) -> Option<Verdict> {
         Some(true) if bad => Verdict::warn("guests are offered SVM, and this kernel inhibits AVIC for these")
             .seen(path, value)
             .seen("/proc/sys/kernel/osrelease", subject.release.as_ref().map_or("", |one| one.text.as_str()))
-            .advice("load kvm_amd with nested=0, or give guests -cpu ...,svm=off")
+            .advice(format!("{}, or give guests -cpu ...,svm=off", subject.loading("kvm_amd", "nested=0")))
             .advice("Linux 5.19 or later"),
         _ => Verdict::pass("offering SVM to guests inhibits nothing").seen(path, value),
     })

@@ -21,7 +21,7 @@ pub(super) fn device_posting(subject: &Subject<'_>) -> Option<Verdict> {
         (Some(true), _) => Verdict::pass("KVM posts them").seen(path, value),
         (Some(false), Some(true)) => Verdict::warn("it is off, though the IOMMUs can post")
             .seen(path, value)
-            .advice(format!("load {module} with enable_device_posted_irqs=1")),
+            .advice(subject.loading(module, "enable_device_posted_irqs=1")),
         _ => Verdict::skip("the IOMMUs cannot post, or there are none").seen(path, value),
     })
 }

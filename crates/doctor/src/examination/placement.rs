@@ -3,7 +3,8 @@
 use super::rule::{Category, Rule, Verdict};
 use super::subject::Subject;
 use exits::counted;
-use host::inspection::{DeviceKind, Occupant, Placement, Role};
+use host::CpuSet;
+use host::inspection::{DeviceKind, Interrupt, Occupant, Placement, Role};
 
 const PINNING: &str = "sched(7) and Linux Documentation/admin-guide/kernel-per-CPU-kthreads.rst: one processor runs \
                        one thread at a time";
@@ -50,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Device interrupts on CPUs of vCPUs",
         category: Category::Placement,
         why: "each such interrupt makes the vCPU exit for something that is not its own",
-        source: "Linux Documentation/core-api/irq/irq-affinity.rst",
+        source: "Linux Documentation/core-api/irq/irq-affinity.rst; admin-guide/kernel-parameters.txt, isolcpus=",
         parent: "",
         check: interrupts,
     },
@@ -173,15 +174,39 @@ fn threads(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
-    let advice = "move the interrupts: /proc/irq/N/smp_affinity_list, irqbalance's IRQBALANCE_BANNED_CPULIST, or \
-                  isolcpus=managed_irq";
-    meeting(subject, "interrupts of devices collide with vCPUs", advice, |place, pinned| {
-        // Those of assigned devices belong where their vCPU runs.
+    let movable =
+        "move the interrupts: /proc/irq/N/smp_affinity_list, or irqbalance's IRQBALANCE_BANNED_CPULIST";
+    let managed = "isolcpus=managed_irq,CPUS among the kernel's arguments: only the kernel moves interrupts of NVMe queues";
+    // Those of assigned devices belong where their vCPU runs.
+    let fires = |one: &&Interrupt| one.count > 0 && one.kind != DeviceKind::Assigned;
+    let of = |place: &Placement| {
         let host = subject.host.interrupts.devices.get().map_or(&[][..], Vec::as_slice);
-        let assigned =
-            |number: u32| host.iter().any(|one| one.number == number && one.kind == DeviceKind::Assigned);
-        let numbers = place.interrupts.iter().filter(|number| !assigned(**number));
-        let numbers: Vec<String> = numbers.take(8).map(u32::to_string).collect();
+        let here = host.iter().filter(|one| place.interrupts.contains(&one.number));
+        here.filter(fires).partition::<Vec<&Interrupt>, _>(|one| is_of_its_cpu(one))
+    };
+    let shared = subject.host.placements.iter().filter(|place| !pinned(place).is_empty());
+    let (own, met): (Vec<_>, Vec<_>) = shared.map(of).unzip();
+    let (own, met) = (own.concat(), met.concat());
+    let (first, second) =
+        match (met.iter().any(|one| !one.is_managed()), met.iter().any(|one| one.is_managed())) {
+            (true, true) => (movable, Some(managed)),
+            (false, true) => (managed, None),
+            _ => (movable, None),
+        };
+    let verdict = meeting(subject, "interrupts of devices collide with vCPUs", first, |place, pinned| {
+        let numbers: Vec<String> = of(place).1.iter().take(8).map(|one| one.number.to_string()).collect();
         (!numbers.is_empty()).then(|| format!("{}; interrupts {}", listed(pinned), numbers.join(", ")))
-    })
+    })?;
+    let verdict = second.into_iter().fold(verdict, Verdict::advice);
+    let own = own.iter().filter(|_| met.is_empty()).take(SHOWN);
+    Some(own.fold(verdict, |verdict, one| {
+        let text = format!("{}: fires only for I/O that starts on its CPU", one.action);
+        verdict.seen(format!("interrupt {}", one.number), text)
+    }))
+}
+
+/// Tests whether an interrupt is of a queue of one CPU. It fires only for I/O that starts there, and not even the kernel moves
+/// it (Linux Documentation/admin-guide/kernel-parameters.txt, isolcpus=managed_irq).
+fn is_of_its_cpu(one: &Interrupt) -> bool {
+    one.is_managed() && one.affinity.as_ref().and_then(CpuSet::only).is_some()
 }

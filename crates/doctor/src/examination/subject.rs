@@ -5,6 +5,7 @@ use super::vm_side::VmSide;
 use exits::Isa;
 use host::Inspection;
 use host::inspection::{IommuRegisters, Role, RunningVm};
+use host::switch;
 
 /// A host, and of rules over VMs the VM.
 pub(super) struct Subject<'a> {
@@ -79,6 +80,26 @@ impl<'a> Subject<'a> {
         self.is_on(self.module(), self.switch())
     }
 
+    /// Tests whether a module is a part of the kernel's image, so that it cannot be loaded again and modprobe.d is nothing to it.
+    pub(super) fn is_built_in(&self, module: &str) -> bool {
+        self.host.kernel.built_in.get().is_some_and(|built_in| built_in.0.contains(module))
+    }
+
+    /// The command that switches interrupt virtualization: `enable` or `disable`.
+    pub(super) fn switching(&self, command: &str) -> String {
+        let reload = if self.is_built_in(self.module()) { "" } else { " --reload" };
+        format!("exitless {command} --persist{reload} --apply")
+    }
+
+    /// The advice to give a module a parameter: `avic=1`.
+    pub(super) fn loading(&self, module: &str, parameter: &str) -> String {
+        if self.is_built_in(module) {
+            format!("add {module}.{parameter} to the kernel's arguments and reboot")
+        } else {
+            format!("load {module} with {parameter}")
+        }
+    }
+
     /// Tests whether the CPU has interrupt virtualization; `None` when that is unknown.
     pub(super) fn cpu_has(&self) -> Option<bool> {
         let processor = &self.host.processor;
@@ -123,15 +144,6 @@ impl<'a> Subject<'a> {
 /// The place of a module's parameter.
 pub(super) fn parameter_path(module: &str, name: &str) -> String {
     format!("/sys/module/{module}/parameters/{name}")
-}
-
-/// `Y`, `1` and their like.
-pub(super) fn switch(value: &str) -> Option<bool> {
-    match value {
-        "Y" | "y" | "1" | "on" | "yes" | "true" => Some(true),
-        "N" | "n" | "0" | "off" | "no" | "false" => Some(false),
-        _ => None,
-    }
 }
 
 fn isa(host: &Inspection) -> Option<Isa> {

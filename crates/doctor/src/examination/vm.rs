@@ -159,7 +159,7 @@ fn ipis(subject: &Subject<'_>) -> Option<Verdict> {
             let verdict = verdict.seen(path, value);
             match why {
                 NoIpiVirtualization::Parameter => {
-                    verdict.advice(format!("load {} with enable_ipiv=1", subject.module()))
+                    verdict.advice(subject.loading(subject.module(), "enable_ipiv=1"))
                 }
                 _ => verdict.advice("see what inhibits interrupt virtualization"),
             }

@@ -5,9 +5,10 @@ mod guests;
 mod scheduling;
 
 use super::rule::{Category, Rule, Verdict};
-use super::subject::{Subject, switch};
+use super::subject::Subject;
 use exits::Isa;
 use host::inspection::{Xen, XenInfo};
+use host::switch;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -109,14 +109,45 @@ fn last_words(
             false => "`exitless restore` undoes what was done.".to_owned(),
         };
     }
-    let pending = plan.ready().count();
-    if !plan.refusals.is_empty() {
-        "Nothing was changed.".to_owned()
-    } else if pending > 0 && !arguments.apply {
-        "Nothing was changed; --apply makes the changes.".to_owned()
-    } else if plan.awaits_options() {
-        "Nothing was changed; add --persist or --reload, and --apply.".to_owned()
-    } else {
-        "Nothing to do.".to_owned()
+    let pending = plan.ready().count() > 0 && !arguments.apply;
+    let words = match (plan.refusals.is_empty(), pending, plan.is_refused()) {
+        (false, ..) => "Nothing was changed.",
+        (true, true, false) => "Nothing was changed; --apply makes the changes.",
+        (true, true, true) => "Nothing was changed; --apply makes the changes that nothing blocks.",
+        (true, false, true) => "Nothing was changed; see what blocks it.",
+        (true, false, false) if plan.awaits_options() => {
+            "Nothing was changed; add --persist or --reload, and --apply."
+        }
+        (true, false, false) => "Nothing to do.",
+    };
+    words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_blocked_is_not_called_nothing_to_do() {
+        let root = tempfile::tempdir().unwrap();
+        let host = "== /proc/cpuinfo\nprocessor : 0\nvendor_id : AuthenticAMD\nflags : svm npt avic\n\
+                    == /sys/module/kvm_amd/parameters/avic\nN\n== /proc/cmdline\nro kvm_amd.avic=0\n";
+        host::fake::unpack(host, root.path()).unwrap();
+        let inspection = Inspection::read(&Root::directory(root.path())).unwrap();
+        let said = |persist, reload, apply| {
+            let wish = Wish { arm: Arm::On, part: Part::Whole, persist, reload };
+            let plan = Plan::new(root.path(), &inspection, wish);
+            let root = root.path().to_owned();
+            let arguments = Arguments { apply, persist, device_interrupts: false, reload, root, json: false };
+            last_words(&arguments, &plan, None, None)
+        };
+        // No boot loader is known.
+        assert_eq!(said(true, false, true), "Nothing was changed; see what blocks it.");
+        assert_eq!(said(true, false, false), "Nothing was changed; see what blocks it.");
+        assert_eq!(
+            said(true, true, false),
+            "Nothing was changed; --apply makes the changes that nothing blocks."
+        );
+        assert_eq!(said(false, true, false), "Nothing was changed; --apply makes the changes.");
     }
 }

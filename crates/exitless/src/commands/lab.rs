@@ -46,7 +46,7 @@ pub(crate) enum Command {
     },
     /// Boot a lab, run a command in it, and return its exit status.
     ///
-    /// Exit status: the command's own (128 and the signal's number if a signal ended it); 125 when the lab failed;
+    /// Exit status: that of the command (128 and the signal's number if a signal ended it); 125 when the lab failed;
     /// 130 when interrupted.
     Run(RunArguments),
     /// Boot a lab and open a shell in it.

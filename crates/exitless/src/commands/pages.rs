@@ -37,14 +37,28 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
         fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
     }
     let mut command = command.disable_help_subcommand(true);
+    let mut shown = shown(&command).disable_help_subcommand(true);
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        generate_to(shell, &mut command, "exitless", &completions)
+        generate_to(shell, &mut shown, "exitless", &completions)
             .with_context(|| format!("Could not write completions for {shell}"))?;
     }
     command.build();
     write_pages(&command, &[], &manual, &arguments.date)
         .with_context(|| format!("Could not write pages into {}", manual.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The parts of a command that completions are made of, without hidden commands, which they would offer.
+fn shown(command: &Command) -> Command {
+    // A name must last as long as the program, which ends soon.
+    let lasting = |text: &str| -> &'static str { text.to_owned().leak() };
+    let below = command.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
+    let mut copy = Command::new(lasting(command.get_name())).subcommands(below);
+    copy = copy.args(command.get_arguments().cloned()).groups(command.get_groups().cloned());
+    copy = copy.visible_aliases(command.get_visible_aliases().map(lasting).collect::<Vec<_>>());
+    copy = command.get_about().into_iter().fold(copy, |copy, about| copy.about(about.clone()));
+    copy = command.get_long_about().into_iter().fold(copy, |copy, about| copy.long_about(about.clone()));
+    command.get_version().into_iter().fold(copy, |copy, version| copy.version(lasting(version)))
 }
 
 /// Writes the page of a command, and those of its subcommands.
@@ -191,6 +205,15 @@ mod tests {
         assert!(page.contains("exitless stat \\-\\-json \\-\\- sleep 10"), "{page}");
         let pages = fs::read_dir(folder.path().join("man")).unwrap().count();
         assert_eq!(pages, all().len());
+        for shell in ["exitless.bash", "_exitless", "exitless.fish"] {
+            let text = fs::read_to_string(folder.path().join("completions").join(shell)).unwrap();
+            for hidden in ["guard", "lab-self-test", "'pages'", " pages", "__pages"] {
+                assert!(!text.contains(hidden), "{shell}: {hidden}");
+            }
+            for offered in ["self-test", "get", "record", "json", "version"] {
+                assert!(text.contains(offered), "{shell}: {offered}");
+            }
+        }
         let group = fs::read_to_string(folder.path().join("man/exitless-iocm.1")).unwrap();
         assert!(
             group.contains("exitless\\-iocm(7)") && group.contains("exitless\\-iocm\\-serve(1)"),

@@ -20,8 +20,9 @@ use crate::status::{self, Usage};
 #[derive(Debug, Args)]
 pub(crate) struct RecordingArguments {
     /// Recordings of perf, trace-cmd, tracefs, xentrace or exitless, compressed or not; `-` is standard
-    /// input. Several are merged into one profile.
-    #[arg(value_name = "FILE", default_value = DEFAULT)]
+    /// input. Several are merged into one profile. [default: perf.data, else perf.data.guest, perf.data.kvm or
+    /// perf.data.host, the names that `perf kvm` chooses]
+    #[arg(value_name = "FILE", default_value = default_name(), hide_default_value = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     part: PartArguments,
@@ -47,8 +48,13 @@ pub(crate) struct PartArguments {
     isa: Option<Isa>,
 }
 
-/// perf's default name of a recording.
-const DEFAULT: &str = "perf.data";
+/// Default names of perf's recordings: of `perf record`, and of `perf kvm` (`tools/perf/Documentation/perf-kvm.txt`).
+const DEFAULTS: [&str; 4] = ["perf.data", "perf.data.guest", "perf.data.kvm", "perf.data.host"];
+
+/// The first of the default names that is there.
+fn default_name() -> &'static str {
+    DEFAULTS.into_iter().find(|name| Path::new(name).exists()).unwrap_or(DEFAULTS[0])
+}
 
 /// Receives exits while they are read, and the recording that they are from.
 pub(crate) trait Destination: Sink {
@@ -117,8 +123,8 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Usage> {
         return Ok(());
     }
     match fs::metadata(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound && file == Path::new(DEFAULT) => Err(Usage(
-            "There is no perf.data here; name a recording, or make one with `perf kvm stat record -a`"
+        Err(error) if error.kind() == ErrorKind::NotFound && file == Path::new(DEFAULTS[0]) => Err(Usage(
+            "There is no perf.data here; name a recording, or make one with `perf kvm stat record -a -o perf.data`"
                 .to_owned(),
         )),
         Err(error) if error.kind() == ErrorKind::NotFound => {

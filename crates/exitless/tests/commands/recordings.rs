@@ -269,6 +269,32 @@ fn a_full_standard_output_is_named() {
 }
 
 #[test]
+fn a_help_or_version_that_finds_no_room_says_so() {
+    for form in [&["--help"][..], &["--version"], &["help", "stat"], &["stat", "-h"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(form).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{form:?}");
+        let said = err(&output);
+        assert!(
+            said.starts_with("exitless: Could not write to standard output: No space"),
+            "{form:?}: {said}"
+        );
+        assert_eq!(run(form).status.code(), Some(0), "{form:?}");
+    }
+}
+
+#[test]
+fn a_recording_with_the_name_that_perf_kvm_chooses_is_found() {
+    for name in ["perf.data.guest", "perf.data.kvm", "perf.data.host"] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(recording("small"), folder.path().join(name)).unwrap();
+        let output = command(&["report"]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(out(&output).starts_with(&format!("recording  {name} ")), "{}", out(&output));
+    }
+}
+
+#[test]
 fn a_timeline_has_the_exits_of_the_report() {
     let small = recording("small");
     let document = json(&["timeline", &small]);

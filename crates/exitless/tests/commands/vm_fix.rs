@@ -1,4 +1,6 @@
-//! `exitless vm fix` on files.
+//! `exitless vm fix` on files and domains.
+
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::command::{as_nobody, command, err, out};
 
@@ -20,4 +22,25 @@ fn without_root_the_old_text_is_kept_beside_whoever_made_the_journal() {
     assert!(said.contains(&undo), "{said}");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), XML);
     assert!(std::fs::read_to_string(&file).unwrap().contains("tickpolicy='discard'"));
+}
+
+#[test]
+fn a_transient_domain_is_not_made_persistent() {
+    let folder = tempfile::tempdir().unwrap();
+    let virsh = folder.path().join("virsh");
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >>{0}/ran\ncase \" $* \" in\n*' dumpxml '*) cat {0}/xml ;;\n\
+         *' dominfo '*) printf 'Name:           web\\nPersistent:     no\\n' ;;\nesac\n",
+        folder.path().display()
+    );
+    std::fs::write(&virsh, script).unwrap();
+    std::fs::set_permissions(&virsh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("xml"), XML).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut fix = command(&["vm", "fix", "libvirt:web", "--for", "amd", "--apply"]);
+    let output = fix.env("PATH", path).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}{}", out(&output), err(&output));
+    assert!(err(&output).contains("transient") && err(&output).contains("virsh create"), "{}", err(&output));
+    let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
+    assert!(ran.contains("dominfo") && !ran.contains("define"), "{ran}");
 }

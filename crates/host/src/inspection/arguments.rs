@@ -1,6 +1,7 @@
 //! The kernel's command line.
 
 use exits::Isa;
+use std::fmt;
 
 /// One argument of the kernel's command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,25 +67,47 @@ impl Arguments {
         self.all(name).flatten().any(|value| value.split(',').any(|one| one == word))
     }
 
+    /// The argument in force that switches interrupt remapping off. The last word counts, and `intremap=on` revokes
+    /// `nointremap` as well (`drivers/iommu/irq_remapping.c`, `setup_nointremap` and `setup_irqremap`).
+    #[must_use]
+    pub fn against_remapping(&self) -> Option<&Argument> {
+        self.remapping().0
+    }
+
     /// The argument in force that keeps the IOMMU from posting interrupts to vCPUs. The last word counts: `intremap=on`
     /// revokes an earlier `nopost` or `off`, for AMD's IOMMU as well (`drivers/iommu/irq_remapping.c`, `setup_irqremap`
     /// and `irq_remapping_cap`; `drivers/iommu/amd/init.c`, `parse_amd_iommu_intr`).
     #[must_use]
-    pub fn against_posting(&self, isa: Isa) -> Option<&'static str> {
-        let words = |name| self.all(name).flatten().flat_map(|value| value.split(','));
-        let remapping = words("intremap").fold(None, |before, word| match word {
-            "on" => None,
-            "off" => Some("intremap=off"),
-            "nopost" => Some("intremap=nopost"),
-            _ => before,
-        });
-        let amd = words("amd_iommu_intr").filter(|_| isa == Isa::Svm);
-        let legacy = amd.fold(None, |before, word| match word {
-            "legacy" => Some("amd_iommu_intr=legacy"),
+    pub fn against_posting(&self, isa: Isa) -> Option<&Argument> {
+        let (remapping, posting) = self.remapping();
+        let amd = self.words("amd_iommu_intr").filter(|_| isa == Isa::Svm);
+        let legacy = amd.fold(None, |before, (argument, word)| match word {
+            "legacy" => Some(argument),
             "vapic" => None,
             _ => before,
         });
-        remapping.or(legacy)
+        remapping.or(posting).or(legacy)
+    }
+
+    /// The arguments in force that switch remapping off, and posting.
+    fn remapping(&self) -> (Option<&Argument>, Option<&Argument>) {
+        let (mut remapping, mut posting) = (None, None);
+        for (argument, word) in self.0.iter().flat_map(Argument::words) {
+            match (argument.name.as_str(), word) {
+                ("nointremap", _) => remapping = Some(argument),
+                ("intremap", "on") => (remapping, posting) = (None, None),
+                ("intremap", "off") => (remapping, posting) = (Some(argument), Some(argument)),
+                ("intremap", "nopost") => posting = Some(argument),
+                _ => {}
+            }
+        }
+        (remapping, posting)
+    }
+
+    /// The words of the values of an argument, each with the argument.
+    fn words<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a Argument, &'a str)> {
+        let same = move |one: &&Argument| one.name.replace('-', "_") == name;
+        self.0.iter().filter(same).flat_map(Argument::words)
     }
 }
 
@@ -93,6 +116,20 @@ impl Argument {
         match word.split_once('=') {
             Some((name, value)) => Self { name: name.to_owned(), value: Some(value.to_owned()) },
             None => Self { name: word.to_owned(), value: None },
+        }
+    }
+
+    /// The words of its value apart by commas, or an empty one, each with itself.
+    fn words(&self) -> impl Iterator<Item = (&Self, &str)> {
+        self.value.as_deref().unwrap_or_default().split(',').map(move |word| (self, word))
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.name),
+            None => f.write_str(&self.name),
         }
     }
 }
@@ -106,22 +143,41 @@ mod tests {
     fn the_last_word_decides_on_posting() {
         let (nopost, off, legacy) =
             (Some("intremap=nopost"), Some("intremap=off"), Some("amd_iommu_intr=legacy"));
+        let (nosid, last) = (Some("intremap=nosid,nopost"), Some("intremap=nopost,on,off"));
         for (line, amd, intel) in [
             ("ro quiet", None, None),
             ("amd_iommu_intr=legacy", legacy, None),
             ("amd_iommu_intr=legacy amd_iommu_intr=vapic", None, None),
             ("amd_iommu_intr=legacy intremap=on", legacy, None),
-            ("amd-iommu-intr=legacy", legacy, None),
-            ("intremap=nosid,nopost", nopost, nopost),
+            ("amd-iommu-intr=legacy", Some("amd-iommu-intr=legacy"), None),
+            ("intremap=nosid,nopost", nosid, nosid),
             ("intremap=nopost amd_iommu_intr=vapic", nopost, nopost),
             ("intremap=nopost intremap=on", None, None),
-            ("intremap=nopost,on,off", off, off),
+            ("intremap=nopost,on,off", last, last),
             ("intremap=off", off, off),
+            ("ro nointremap", Some("nointremap"), Some("nointremap")),
+            ("nointremap intremap=on", None, None),
             ("ro -- intremap=nopost", None, None),
         ] {
             let arguments = Arguments::parse(line);
-            let told = (arguments.against_posting(Isa::Svm), arguments.against_posting(Isa::Vmx));
-            assert_eq!(told, (amd, intel), "{line}");
+            let told =
+                [Isa::Svm, Isa::Vmx].map(|isa| arguments.against_posting(isa).map(Argument::to_string));
+            assert_eq!(told, [amd, intel].map(|argument| argument.map(str::to_owned)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_last_word_decides_on_remapping() {
+        for (line, argument) in [
+            ("ro quiet intremap=nopost", None),
+            ("ro nointremap", Some("nointremap")),
+            ("intremap=off,nosid", Some("intremap=off,nosid")),
+            ("intremap=off intremap=nosid", Some("intremap=off")),
+            ("nointremap intremap=nosid,on", None),
+        ] {
+            let arguments = Arguments::parse(line);
+            let told = arguments.against_remapping().map(Argument::to_string);
+            assert_eq!(told.as_deref(), argument, "{line}");
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Container {
     pub sees_processes: Option<bool>,
     /// Capabilities that it lacks, each with what is missed for it.
     pub lacks: Vec<(&'static str, &'static str)>,
+    /// Capabilities that it has and this process has not, each with what is missed for it.
+    pub unused: Vec<(&'static str, &'static str)>,
     /// Directories that are not there or empty, each with what is missed for it.
     pub empty: Vec<(&'static str, &'static str)>,
 }
@@ -36,12 +38,22 @@ impl Container {
     pub(super) fn read(root: &Root) -> Option<Self> {
         let (kind, mark) = of_a_pod(root).or_else(|| of_a_manager(root))?;
         let status = root.text("/proc/self/status", "the state of this process").ok();
-        let effective =
-            status.iter().flat_map(|status| status.lines()).find_map(|line| line.strip_prefix("CapEff:"));
-        let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-        let has = |bit: u32| effective.is_none_or(|bits| bits >> bit & 1 == 1);
-        let may = |bit: u32| has(bit) || (bit >= 38 && has(SYS_ADMIN));
-        let lacks = CAPABILITIES.into_iter().filter(|(_, bit, _)| !may(*bit));
+        let set = |name: &str| {
+            let mut lines = status.iter().flat_map(|status| status.lines());
+            let bits = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            u64::from_str_radix(bits.trim(), 16).ok()
+        };
+        let effective = set("CapEff").unwrap_or(u64::MAX);
+        // What root may have in it. Archives of earlier versions do not have it.
+        let bounding = set("CapBnd").unwrap_or(effective);
+        let allow = |set: u64, bit: u32| {
+            let has = |bit: u32| set >> bit & 1 == 1;
+            has(bit) || (bit >= 38 && has(SYS_ADMIN))
+        };
+        let (there, lacking): (Vec<_>, Vec<_>) =
+            CAPABILITIES.into_iter().partition(|(_, bit, _)| allow(bounding, *bit));
+        let unused = there.into_iter().filter(|(_, bit, _)| !allow(effective, *bit));
+        let named = |(name, _, missed): (&'static str, u32, &'static str)| (name, missed);
         let is_empty = |path: &&(&'static str, &'static str)| {
             root.entries(path.0, |_| true).is_ok_and(|names| names.is_empty()) || !root.exists(path.0)
         };
@@ -54,7 +66,8 @@ impl Container {
             kind,
             mark,
             sees_processes: status.is_some().then(|| sees_processes(root)),
-            lacks: lacks.map(|(name, _, missed)| (name, missed)).collect(),
+            lacks: lacking.into_iter().map(named).collect(),
+            unused: unused.map(named).collect(),
             empty: places.iter().filter(is_empty).copied().collect(),
         })
     }
@@ -117,6 +130,19 @@ mod tests {
                 "{bits}"
             );
         }
+    }
+
+    #[test]
+    fn what_root_would_have_in_it_is_not_what_it_lacks() {
+        let text =
+            format!("{POD}== /proc/self/status\nCapEff:\t0000000000000000\nCapBnd:\t000001ffffffffff\n");
+        let pod = Container::read(&root(&text)).unwrap();
+        assert_eq!((pod.lacks.len(), pod.unused.len()), (0, CAPABILITIES.len()));
+        // As Docker gives them.
+        let text =
+            format!("{POD}== /proc/self/status\nCapEff:\t0000000000000000\nCapBnd:\t00000000a80425fb\n");
+        let pod = Container::read(&root(&text)).unwrap();
+        assert_eq!((pod.lacks.len(), pod.unused.len()), (CAPABILITIES.len(), 0));
     }
 
     #[test]

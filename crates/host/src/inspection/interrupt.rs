@@ -47,6 +47,17 @@ pub struct Interrupt {
     pub effective: Option<CpuSet>,
 }
 
+impl Interrupt {
+    /// Tests whether the kernel alone chooses its processors, and refuses to have others written to `/proc/irq`: it is of
+    /// a queue of NVMe for I/O (`drivers/nvme/host/pci.c`, `PCI_IRQ_AFFINITY`; `nvme0q0` is for administration).
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        let queue = self.action.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));
+        let is_number = |text: &str| text.parse::<u32>().is_ok();
+        queue.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue) && queue != "0")
+    }
+}
+
 const FILE: &str = "/proc/interrupts";
 /// The most interrupts whose affinities are read, two files each.
 const MOST_ASKED: usize = 4096;
@@ -245,6 +256,8 @@ mod tests {
         assert_eq!((found.posted, found.posted_wakeups), (Some(7), Some(9)));
         assert_eq!(found.devices.get().unwrap()[0].action, "mlx5_comp3@pci:0000:65:00.0");
         assert_eq!(found.devices.get().unwrap()[1].chip, "IR-PCI-MSI");
+        let managed = found.devices.get().unwrap().iter().filter(|one| one.is_managed());
+        assert_eq!(managed.map(|one| one.number).collect::<Vec<_>>(), [41]);
     }
 
     proptest! {

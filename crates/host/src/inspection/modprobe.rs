@@ -2,6 +2,8 @@
 
 use crate::Root;
 use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
 
 /// A line of modprobe's configuration (modprobe.d(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,15 +32,29 @@ const FOLDERS: &[&str] = &[
 ];
 const COMMANDS: &[&str] = &["options", "blacklist", "install", "remove", "softdep", "weakdep", "alias"];
 
-impl ModprobeLine {
-    /// The lines on these modules (names with `_`), with files in the order of their names, as modprobe reads
-    /// them.
-    pub(super) fn read(root: &Root, modules: &[&str]) -> Vec<Self> {
+/// A file of modprobe's configuration.
+#[derive(Debug)]
+pub struct ModprobeFile {
+    /// Its name, by which files are read in order.
+    pub name: String,
+    /// Its path.
+    pub path: String,
+    /// The file of the same name that is read instead of this one, if any.
+    pub hidden_by: Option<String>,
+    /// Its bytes.
+    pub content: io::Result<Vec<u8>>,
+}
+
+impl ModprobeFile {
+    /// All files, in the order in which modprobe reads them.
+    #[must_use]
+    pub fn all(root: &Root) -> Vec<Self> {
         let mut first: BTreeMap<String, String> = BTreeMap::new();
         let mut files: Vec<(String, String, Option<String>)> = Vec::new();
         let mut before = Vec::new();
         for folder in FOLDERS {
-            let names = root.entries(folder, |name| name.ends_with(".conf")).unwrap_or_default();
+            let names = root.entries(folder, |name| name.ends_with(".conf") && !name.starts_with('.'));
+            let names = names.unwrap_or_default();
             if *folder == "/lib/modprobe.d" && names == before {
                 // `/lib` is usually a link to `/usr/lib`: a file does not hide itself.
                 root.forget(folder);
@@ -53,44 +69,133 @@ impl ModprobeLine {
             }
         }
         files.sort();
+        let read = |(name, path, hidden_by): (String, String, Option<String>)| Self {
+            content: root.read(&path),
+            name,
+            path,
+            hidden_by,
+        };
+        files.into_iter().map(read).collect()
+    }
+}
+
+impl ModprobeLine {
+    /// The lines on these modules (names with `_`), with files in the order of their names, as modprobe reads
+    /// them.
+    pub(super) fn read(root: &Root, modules: &[&str]) -> Vec<Self> {
         let mut found = Vec::new();
-        for (_, path, hidden_by) in files {
-            let Ok(text) = root.text(&path, "lines of modprobe.d") else { continue };
-            let lines = parse(&text).into_iter().filter(|line| modules.contains(&line.module.as_str()));
-            let lines: Vec<Self> =
-                lines.map(|line| Self { file: path.clone(), hidden_by: hidden_by.clone(), ..line }).collect();
+        for file in ModprobeFile::all(root) {
+            let Ok(content) = &file.content else { continue };
+            let lines: Vec<Self> = parse(content)
+                .into_iter()
+                .filter(|line| modules.contains(&line.module.as_str()))
+                .map(|line| Self { file: file.path.clone(), hidden_by: file.hidden_by.clone(), ..line })
+                .collect();
             if lines.is_empty() {
                 // Files on other modules are not recorded.
-                root.forget(&path);
+                root.forget(&file.path);
             }
             found.extend(lines);
         }
         found
     }
+
+    /// The value that a line of options gives a parameter; `-` and `_` are the same, and a parameter without a value is a
+    /// switch that is on. The last one counts.
+    #[must_use]
+    pub fn value(&self, parameter: &str) -> Option<&str> {
+        let words = self.rest.split(' ').filter(|_| self.command == "options");
+        words.filter_map(|word| value_of(word, parameter)).next_back()
+    }
 }
 
-fn parse(text: &str) -> Vec<ModprobeLine> {
+/// A word of modprobe's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModprobeWord {
+    /// The word; bytes that are no UTF-8 are replaced.
+    pub text: String,
+    /// Its place in the file.
+    pub place: Range<usize>,
+}
+
+impl ModprobeWord {
+    /// The value that it gives a module's parameter, as [`ModprobeLine::value`] has it.
+    #[must_use]
+    pub fn value(&self, parameter: &str) -> Option<&str> {
+        value_of(&self.text, parameter)
+    }
+}
+
+fn value_of<'a>(word: &'a str, parameter: &str) -> Option<&'a str> {
+    let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+    (name.replace('-', "_") == parameter).then_some(value)
+}
+
+/// The words of each line that is no comment, with the line's number, from 1. A backslash joins a line with the next one,
+/// without a blank between, and is left out anywhere else (kmod's shared/util.c, `freadline_wrapped`).
+#[must_use]
+pub fn modprobe_lines(content: &[u8]) -> Vec<(u32, Vec<ModprobeWord>)> {
     let mut found = Vec::new();
-    let mut lines = (1..).zip(text.lines());
-    while let Some((number, line)) = lines.next() {
-        let mut whole = line.trim().to_owned();
-        while whole.ends_with('\\') {
-            whole.pop();
-            let Some((_, next)) = lines.next() else { break };
-            whole.push(' ');
-            whole.push_str(next.trim());
+    let mut bytes = content.iter().copied().enumerate().peekable();
+    let mut number = 0;
+    while bytes.peek().is_some() {
+        number += 1;
+        let first = number;
+        let mut words: Vec<(Vec<u8>, Range<usize>)> = Vec::new();
+        let mut inside = false;
+        while let Some((at, mut byte)) = bytes.next() {
+            let mut end = at + 1;
+            if byte == b'\\' {
+                match bytes.next() {
+                    None => break,
+                    Some((_, b'\n')) => {
+                        number += 1;
+                        continue;
+                    }
+                    Some((_, escaped)) => (byte, end) = (escaped, at + 2),
+                }
+            } else if byte == b'\n' {
+                break;
+            }
+            if byte.is_ascii_whitespace() {
+                inside = false;
+                continue;
+            }
+            match words.last_mut() {
+                Some((word, place)) if inside => {
+                    word.push(byte);
+                    place.end = end;
+                }
+                _ => words.push((vec![byte], at..end)),
+            }
+            inside = true;
         }
-        let mut words = whole.split_whitespace();
-        let Some(command) = words.next().filter(|word| COMMANDS.contains(word)) else { continue };
-        let Some(module) = words.next() else { continue };
-        found.push(ModprobeLine {
-            file: String::new(),
-            line: number,
-            command: command.to_owned(),
-            module: module.replace('-', "_"),
-            rest: words.collect::<Vec<_>>().join(" "),
-            hidden_by: None,
-        });
+        if words.first().is_some_and(|(word, _)| word[0] != b'#') {
+            let word = |(bytes, place): (Vec<u8>, Range<usize>)| ModprobeWord {
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+                place,
+            };
+            found.push((first, words.into_iter().map(word).collect()));
+        }
+    }
+    found
+}
+
+fn parse(content: &[u8]) -> Vec<ModprobeLine> {
+    let mut found = Vec::new();
+    for (line, words) in modprobe_lines(content) {
+        let [command, module, rest @ ..] = &words[..] else { continue };
+        if COMMANDS.contains(&command.text.as_str()) {
+            let rest: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
+            found.push(ModprobeLine {
+                file: String::new(),
+                line,
+                command: command.text.clone(),
+                module: module.text.replace('-', "_"),
+                rest: rest.join(" "),
+                hidden_by: None,
+            });
+        }
     }
     found
 }
@@ -134,7 +239,42 @@ mod tests {
 
     #[test]
     fn a_line_that_goes_on_into_nothing() {
-        assert_eq!(parse("options kvm a=1 \\")[0].rest, "a=1");
-        assert!(parse("options\n\nodd kvm\n\\").is_empty());
+        assert_eq!(parse(b"options kvm a=1 \\")[0].rest, "a=1");
+        assert!(parse(b"options\n\nodd kvm\n\\").is_empty());
+    }
+
+    #[test]
+    fn words_have_their_places_whatever_their_bytes() {
+        let content = b"# f\xfcr\nopt\\\nions kvm-amd av\\\nic=\xfc npt\n\noptions kvm_amd\tnested=0";
+        let lines = modprobe_lines(content);
+        let numbers: Vec<u32> = lines.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [2, 6]);
+        let avic = &lines[0].1[2];
+        assert_eq!(
+            (&content[avic.place.clone()], avic.value("avic")),
+            (&b"av\\\nic=\xfc"[..], Some("\u{fffd}"))
+        );
+        let parsed = parse(content);
+        assert_eq!(
+            (parsed[0].line, parsed[0].module.as_str(), parsed[0].value("npt")),
+            (2, "kvm_amd", Some("1"))
+        );
+        assert_eq!((parsed[1].line, parsed[1].value("nested"), parsed[1].value("npt")), (6, Some("0"), None));
+    }
+
+    #[test]
+    fn the_last_value_of_a_parameter_counts_however_it_is_written() {
+        for (line, value) in [
+            ("options kvm_amd avic=0 avic=1", Some("1")),
+            ("options kvm-amd avic", Some("1")),
+            ("options kvm_amd enable-apicv=0", None),
+            ("options kvm_amd enable-avic=0 avic_x=0", None),
+            ("options kvm_amd av\\\nic=off", Some("off")),
+            ("options kvm_amd avic=1\\\nnpt=0", Some("1npt=0")),
+            ("softdep kvm_amd avic=0", None),
+        ] {
+            assert_eq!(parse(line.as_bytes())[0].value("avic"), value, "{line}");
+        }
+        assert_eq!(parse(b"options kvm_intel enable-apicv=0")[0].value("enable_apicv"), Some("0"));
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn why_empty(recordings: &Recordings, table: &Table) -> String {
             return "There is no exit to report: no VM had one in this time. Did one run?".to_owned();
         }
         Source::Xentrace => "xentrace -D -e 0xaf000",
-        Source::Kvm => "perf kvm stat record -a",
+        Source::Kvm => "perf kvm stat record -a -o perf.data",
     };
     let found: Vec<_> =
         profile.events.iter().map(|(name, &number)| format!("{name} {}", count(number))).collect();

@@ -149,7 +149,7 @@ fn two_results_in_80_columns() {
         .runs
         .iter_mut()
         .for_each(|stored| stored.run.fingerprint.kernel_release = Some("6.18.0".to_owned()));
-    let shown = side_by_side::terminal(&difference(&before, &after).unwrap(), 80);
+    let shown = side_by_side::terminal(&difference(&before, &after, false).unwrap(), 80);
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     insta::assert_snapshot!(shown);
 }

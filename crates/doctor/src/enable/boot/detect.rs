@@ -1,49 +1,62 @@
 //! The boot loader of a host, by its programs and files.
 
+use super::super::files::Files;
 use super::{Boot, entries};
-use std::fs;
-use std::path::Path;
 
 const PROGRAMS: [&str; 6] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
 const COMMAND_LINE: &str = "/etc/kernel/cmdline";
+/// Read where there is no [`COMMAND_LINE`].
+const VENDORS_COMMAND_LINE: &str = "/usr/lib/kernel/cmdline";
 const GRUB: &str = "/etc/default/grub";
 
-struct Host<'a>(&'a Path);
+/// A boot loader, `None` if it is another one. `Err` says why its settings cannot be changed.
+type Found = Result<Option<Boot>, String>;
 
-impl Host<'_> {
-    fn has(&self, path: &str) -> bool {
-        self.0.join(path.trim_start_matches('/')).exists()
-    }
-
+impl Files {
     fn program(&self, name: &str) -> bool {
         PROGRAMS.iter().any(|folder| self.has(&format!("{folder}/{name}")))
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.0.join(path.trim_start_matches('/'))).ok()
+    fn command_line(&self, refresh: &[&str]) -> Found {
+        self.command_line_from(COMMAND_LINE, refresh)
     }
 
-    fn command_line(&self, refresh: &[&str]) -> Option<Boot> {
-        let text = self.text(COMMAND_LINE)?;
+    /// [`COMMAND_LINE`], which starts with what is in another file.
+    fn command_line_from(&self, file: &str, refresh: &[&str]) -> Found {
         let refresh = refresh.iter().map(|&word| word.to_owned()).collect();
-        Some(Boot::CommandLine { path: COMMAND_LINE.to_owned(), text, refresh })
+        let found = |text| Boot::CommandLine { path: COMMAND_LINE.to_owned(), text, refresh };
+        Ok(self.text(file)?.map(found))
+    }
+
+    /// The command line of entries that kernel-install makes; where no file has it, it takes the running kernel's, and what was
+    /// given to that would come back (systemd's src/kernel-install/90-loaderentry.install.in).
+    fn generated(&self, lines: Vec<String>) -> Found {
+        for file in [COMMAND_LINE, VENDORS_COMMAND_LINE] {
+            if let Some(found) = self.command_line_from(file, &knobs::ADD_ALL)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(Some(Boot::ByHand {
+            lines,
+            why: format!(
+                "kernel-install takes the running kernel's arguments, as there is no {COMMAND_LINE}"
+            ),
+            next: Some("write them to that file, without BOOT_IMAGE= and initrd=, and run this again"),
+        }))
     }
 
     /// Settings of grub-mkconfig. Debian's reads a folder of them besides.
-    fn grub(&self, refresh: Option<Vec<String>>) -> Option<Boot> {
-        let mut files = vec![(GRUB.to_owned(), self.text(GRUB)?)];
+    fn grub(&self, refresh: Option<Vec<String>>) -> Found {
+        let Some(text) = self.text(GRUB)? else { return Ok(None) };
+        let mut files = vec![(GRUB.to_owned(), text)];
         if self.program("update-grub") {
             let folder = "/etc/default/grub.d";
-            let entries = fs::read_dir(self.0.join(&folder[1..])).into_iter().flatten().flatten();
-            let mut names: Vec<_> =
-                entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-            names.sort();
-            for name in names.iter().filter(|name| name.ends_with(".cfg")) {
+            for name in self.names(folder).iter().filter(|name| name.ends_with(".cfg")) {
                 let path = format!("{folder}/{name}");
-                files.extend(self.text(&path).map(|text| (path, text)));
+                files.extend(self.text(&path)?.map(|text| (path, text)));
             }
         }
-        Some(Boot::Grub { files, refresh })
+        Ok(Some(Boot::Grub { files, refresh }))
     }
 
     fn grub_program(&self) -> Option<Vec<String>> {
@@ -61,53 +74,67 @@ impl Host<'_> {
 }
 
 impl Boot {
-    pub(in super::super) fn detect(root: &Path) -> Self {
-        Self::find(&Host(root)).unwrap_or(Self::Unknown)
+    pub(in super::super) fn detect(files: &Files) -> Self {
+        match Self::find(files) {
+            Ok(found) => found.unwrap_or(Self::Unknown),
+            Err(why) => Self::ByHand { lines: Vec::new(), why, next: None },
+        }
     }
 
-    fn find(host: &Host<'_>) -> Option<Self> {
-        let written = knobs::boot_entries(host.0);
+    fn find(host: &Files) -> Found {
+        let written = knobs::boot_entries(&host.directory);
         let linux = || written.iter().map(|(_, text)| text).filter(|text| entries::boots_linux(text));
-        let environment = host.text("/boot/grub2/grubenv").unwrap_or_default();
+        let environment = host.shown("/boot/grub2/grubenv");
         let options = || {
             let all: Option<_> = linux().map(|text| entries::expanded(text, &environment)).collect();
             all.unwrap_or_default()
         };
+        if host.are_of_nixos() {
+            return Ok(Some(Self::ByHand {
+                lines: options(),
+                why: "NixOS makes the boot loader's files from its configuration".to_owned(),
+                next: Some("change boot.kernelParams there, and run nixos-rebuild"),
+            }));
+        }
         if host.has("/run/ostree-booted") && host.program("rpm-ostree") {
-            return Some(Self::RpmOstree(options()));
+            return Ok(Some(Self::RpmOstree(options())));
         }
         // It copies kernels to one or more boot partitions, with either loader. The installer writes the settings of both, and
         // GRUB is the one that names the image.
         if host.program("proxmox-boot-tool") && host.has("/etc/kernel/proxmox-boot-uuids") {
             let refresh = ["proxmox-boot-tool", "refresh"];
             let program = refresh.iter().map(|&word| word.to_owned()).collect();
-            let by_grub = host.text("/proc/cmdline").is_some_and(|line| line.contains("BOOT_IMAGE="));
-            let (line, grub) = (host.command_line(&refresh), host.grub(Some(program)));
-            return if by_grub { grub.or(line) } else { line.or(grub) };
+            let by_grub = host.shown("/proc/cmdline").contains("BOOT_IMAGE=");
+            let (line, grub) = (host.command_line(&refresh)?, host.grub(Some(program))?);
+            return Ok(if by_grub { grub.or(line) } else { line.or(grub) });
         }
         if host.program("kernelstub") {
-            if let Some(configuration) = host.text("/etc/kernelstub/configuration") {
-                return Some(Self::Kernelstub(configuration));
+            if let Some(configuration) = host.text("/etc/kernelstub/configuration")? {
+                return Ok(Some(Self::Kernelstub(configuration)));
             }
         }
         if host.program("grubby") {
             let tuned = linux().find_map(|text| entries::of_tuned(text, &environment));
-            return Some(Self::Grubby { options: options(), tuned: tuned.unwrap_or_default().to_owned() });
+            return Ok(Some(Self::Grubby {
+                options: options(),
+                tuned: tuned.unwrap_or_default().to_owned(),
+            }));
         }
         if host.program("sdbootutil") {
-            if let Some(found) = host.command_line(&["sdbootutil", "update-all-entries"]) {
-                return Some(found);
+            if let Some(found) = host.command_line(&["sdbootutil", "update-all-entries"])? {
+                return Ok(Some(found));
             }
         }
-        if !written.is_empty() {
+        // Beside unified kernel images there may be entries of other systems.
+        if linux().next().is_some() {
             let add_all = knobs::ADD_ALL.map(str::to_owned);
-            let by_program = host.program("kernel-install") && !knobs::commands(host.0, &add_all).is_empty();
-            let generated = by_program.then(|| host.command_line(&knobs::ADD_ALL));
-            return generated.flatten().or(Some(Self::Entries(written)));
+            let by_program =
+                host.program("kernel-install") && !knobs::commands(&host.directory, &add_all).is_empty();
+            return if by_program { host.generated(options()) } else { Ok(Some(Self::Entries(written))) };
         }
         if host.has(GRUB) {
             return host.grub(host.grub_program());
         }
-        host.program("mkinitcpio").then(|| host.command_line(&["mkinitcpio", "-P"])).flatten()
+        if host.program("mkinitcpio") { host.command_line(&["mkinitcpio", "-P"]) } else { Ok(None) }
     }
 }

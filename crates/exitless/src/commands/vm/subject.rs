@@ -207,9 +207,13 @@ fn process(root: &Path, pid: i32) -> anyhow::Result<Subject> {
     Ok(Subject { text, form: Form::Qemu, source: Source::Process(pid), made, files })
 }
 
-/// The answer of virsh, which waits for ever for a daemon that hangs.
+/// The answer of virsh in English; it waits forever for a daemon that hangs.
 pub(super) fn virsh(words: &[&str]) -> Result<programs::Answer, programs::Error> {
-    programs::answer(Command::new("virsh").args(words), Duration::from_secs(60), MOST_BYTES)
+    programs::answer(
+        Command::new("virsh").args(words).env("LC_ALL", "C"),
+        Duration::from_secs(60),
+        MOST_BYTES,
+    )
 }
 
 /// The XML of a domain: from libvirt, else from its file.

@@ -10,6 +10,7 @@ use domain::Text;
 use knobs::{Change, Changes, Content, Lasting, RunningHost};
 
 use super::subject::virsh;
+use crate::status::Usage;
 
 /// The way in which a definition was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +57,7 @@ fn journal() -> Result<Changes<RunningHost>, knobs::Error> {
 fn beside(path: &Path, old: &[u8], bytes: &[u8]) -> anyhow::Result<Written> {
     let found = fs::read(path).with_context(|| format!("Reading {} failed", path.display()))?;
     if found != old {
-        return Err(knobs::Error::Outdated { path: path.display().to_string() }.into());
+        return Err(knobs::Error::Outdated { what: path.display().to_string() }.into());
     }
     let kept = keep(path).with_context(|| format!("Keeping the old {} beside it failed", path.display()))?;
     let write = || -> io::Result<()> {
@@ -99,28 +100,45 @@ pub(super) fn domain(
     name: &str,
     fixed: impl FnOnce(&Text) -> anyhow::Result<Vec<u8>>,
 ) -> anyhow::Result<Written> {
-    let dump = ["dumpxml", "--inactive", "--security-info", "--domain", name];
-    let said = virsh(&dump).with_context(|| {
+    // `virsh define` would make it persistent, and its source would still start the old one.
+    let about = asked(name, &["dominfo", "--domain", name])?;
+    if is_transient(&String::from_utf8_lossy(&about)) {
+        return Err(Usage(format!(
+            "libvirt keeps no definition of {name}: the domain is transient and ends when it stops. Change what \
+             starts it: the file of `virsh create`, or the settings of the program that made it. `exitless vm lint \
+             libvirt:{name}` says what to change."
+        ))
+        .into());
+    }
+    let dump = asked(name, &["dumpxml", "--inactive", "--security-info", "--domain", name])?;
+    let old = Text::new(format!("libvirt domain {name}"), dump);
+    let new = fixed(&old)?;
+    let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
+    let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
+    let steps = vec![
+        Change::File { path: before.clone(), content: Some(Content(old.bytes.clone())) },
+        Change::File { path: after.clone(), content: Some(Content(new)) },
+        Change::Command { run: define(&after), undo: define(&before) },
+    ];
+    journal()?.make_together_from(&old.bytes, steps, Lasting::UntilRestored)?;
+    Ok(Written::Journalled)
+}
+
+/// The output of virsh about a domain.
+fn asked(name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let said = virsh(words).with_context(|| {
         format!(
             "Running virsh failed. Save the definition to a file, fix it with `exitless vm fix FILE --apply`, and give \
              it to libvirt where virsh is, by `virsh define FILE` (domain {name})"
         )
     })?;
-    let xml = said.output().map_err(|said| anyhow!("`virsh {}` failed: {said}", dump.join(" ")))?;
-    let old = Text::new(format!("libvirt domain {name}"), xml);
-    let new = fixed(&old)?;
-    let [before, after] = ["before", "after"].map(|when| format!("{DOMAINS}/{name}.{when}.xml"));
-    let define = |path: &str| Some(vec!["virsh".to_owned(), "define".to_owned(), path.to_owned()]);
-    let mut changes = journal()?;
-    let steps = [
-        Change::File { path: before.clone(), content: Some(Content(old.bytes)) },
-        Change::File { path: after.clone(), content: Some(Content(new)) },
-        Change::Command { run: define(&after), undo: define(&before) },
-    ];
-    for step in steps {
-        changes.make(step, Lasting::UntilRestored)?;
-    }
-    Ok(Written::Journalled)
+    said.output().map_err(|said| anyhow!("`virsh {}` failed: {said}", words.join(" ")))
+}
+
+/// Tests whether `virsh dominfo` is of a domain without a definition that libvirt keeps.
+fn is_transient(about: &str) -> bool {
+    let persistent = about.lines().find_map(|line| line.strip_prefix("Persistent:"));
+    persistent.is_some_and(|value| value.trim() == "no")
 }
 
 #[cfg(test)]

@@ -91,6 +91,40 @@ fn without_field_names(text: &str) -> String {
 }
 
 #[test]
+fn a_command_that_runs_another_says_whose_status_it_returns() {
+    let mut texts = Vec::new();
+    helps(&[], &mut texts);
+    let page = std::fs::read_to_string(top().join("docs/exit-status.md")).unwrap();
+    let paragraph = page.split("\n\n").find(|one| one.contains("`-- COMMAND`")).unwrap();
+    let runs =
+        |text: &str| text.lines().any(|line| line.starts_with("Usage:") && line.contains("-- <COMMAND>..."));
+    let running: Vec<_> = texts.iter().filter(|(_, text)| runs(text)).collect();
+    assert!(running.len() >= 3, "{}", running.len());
+    for (name, text) in running {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("Exit status: ") && text.contains("that of the command"), "{name}: {text}");
+        let words = name.strip_prefix("exitless ").and_then(|name| name.strip_suffix(" --help")).unwrap();
+        assert!(paragraph.contains(&format!("`{words}`")), "docs/exit-status.md: {words}");
+    }
+}
+
+/// Without a name perf calls such a recording perf.data.guest, which the next command does not read.
+#[test]
+fn commands_that_record_with_perf_name_the_file() {
+    let mut texts = text_files(&top().join("docs"), "md");
+    for folder in std::fs::read_dir(top().join("crates")).unwrap() {
+        let sources = folder.unwrap().path().join("src");
+        texts.extend(if sources.exists() { text_files(&sources, "rs") } else { Vec::new() });
+    }
+    let commands =
+        texts.iter().flat_map(|text| text.lines()).filter(|line| line.contains("kvm stat record -"));
+    let commands: Vec<_> = commands.collect();
+    assert!(commands.len() > 5, "{commands:?}");
+    let unnamed: Vec<_> = commands.iter().filter(|line| !line.contains(" -o ")).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+}
+
+#[test]
 fn golden_files_use_the_decided_terms() {
     let files = text_files(&top().join("crates"), "snap");
     assert!(files.len() > 50, "{}", files.len());
