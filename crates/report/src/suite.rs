@@ -83,6 +83,7 @@ fn agreement(agreement: Agreement) -> &'static str {
     match agreement {
         Agreement::Agrees => "agrees",
         Agreement::SameSign => "same direction",
+        Agreement::OnlyHere => "significant only here",
         Agreement::OtherSign => "opposite direction",
         Agreement::NotSeen => "no significant difference",
         Agreement::TooFew => "too few",
@@ -98,6 +99,7 @@ fn answer(outcome: &SuiteOutcome) -> String {
     let parts = [
         (with(Agreement::Agrees), "within the interval measured here"),
         (with(Agreement::SameSign), "in the same direction, of another size"),
+        (with(Agreement::OnlyHere), "with a significant difference only here"),
         (with(Agreement::OtherSign), "in the opposite direction"),
         (with(Agreement::NotSeen), "without a significant difference here"),
         (with(Agreement::TooFew), "with too few repeats"),
@@ -132,9 +134,9 @@ fn not_made(outcome: &SuiteOutcome) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// The command that makes a study again.
-fn command(outcome: &SuiteOutcome, study: &StudyOutcome) -> String {
-    format!("exitless experiment run {} --only {}", outcome.name, study.study.name)
+/// The command that makes a study again, after the one that makes the whole suite again.
+fn command(again: &str, study: &StudyOutcome) -> String {
+    format!("{again} --only {}", study.study.name)
 }
 
 #[cfg(test)]

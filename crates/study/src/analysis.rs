@@ -84,7 +84,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     }
     let counts: BTreeSet<u32> = collected.runs.iter().map(|stored| stored.run.cell.guests).collect();
     let counts: Vec<u32> = counts.into_iter().collect();
-    let has_baseline = arms.first().is_some_and(|arm| is_baseline(study, arm));
+    let has_baseline = has_baseline(study, &arms);
     let gates = Gates::default();
     let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
     let (series, unused) = values::series(&collected.runs, &arms, &workloads);
@@ -116,10 +116,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     };
     findings.warnings = warnings(collected, &findings, likeness.unlike, unused, has_baseline);
     if has_baseline {
-        let others = baselines.iter().filter(|(_, arm)| **arm != 0);
-        findings.warnings.extend(others.filter_map(|(&guests, &arm)| {
-            Some(Warning::OtherBaseline { guests, arm: findings.arms.get(arm)?.full_name.clone() })
-        }));
+        findings.warnings.extend(other_baselines(&baselines, &findings.arms));
     }
     findings.verdict = verdict::verdict(&findings);
     Ok(findings)
@@ -146,8 +143,20 @@ fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun
     each.collect()
 }
 
-fn is_baseline(study: &StudyFacts, arm: &Arm) -> bool {
-    study.factors.iter().all(|factor| arm.levels.get(&factor.name) == Some(&factor.baseline))
+/// Warnings of numbers of guests at which another arm replaces the baseline.
+fn other_baselines(baselines: &BTreeMap<u32, usize>, arms: &[Arm]) -> Vec<Warning> {
+    let others = baselines.iter().filter(|(_, arm)| **arm != 0);
+    let warning = |(&guests, &arm): (&u32, &usize)| {
+        Some(Warning::OtherBaseline { guests, arm: arms.get(arm)?.full_name.clone() })
+    };
+    others.filter_map(warning).collect()
+}
+
+/// Tests whether the first of the arms that ran is the baseline.
+fn has_baseline(study: &StudyFacts, arms: &[Arm]) -> bool {
+    let is_baseline =
+        |arm: &Arm| study.factors.iter().all(|factor| arm.levels.get(&factor.name) == Some(&factor.baseline));
+    arms.first().is_some_and(is_baseline)
 }
 
 fn warnings(

@@ -20,13 +20,13 @@ pub use rig::{Kept, Rig, Sampling, Sink};
 use exits::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::factor::Level;
 use super::plan::Plan;
-use super::schedule::{ArmRuns, Enough, Schedule, Slot, enough};
+use super::schedule::{ArmRuns, Enough, Schedule, Slot};
 use super::store::StoreError;
 use super::workload::Workload;
 use attempt::Ending;
@@ -35,13 +35,13 @@ use guests::Guest;
 /// The result of a session; by default, that it was interrupted before its first run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// The reason why no further block was begun; `None` if it was interrupted.
+    /// The reason why no further block was begun; `None` if it was interrupted, or a change could not be undone.
     pub enough: Option<Enough>,
     /// The number of runs made in this session.
     pub made: u32,
     /// Runs that failed for good in this session, with the last reason.
     pub failed: Vec<FailedForGood>,
-    /// Changes of the host that could not be undone.
+    /// Changes of the host that could not be undone. No arm was measured after them.
     pub not_undone: Vec<String>,
 }
 
@@ -55,6 +55,15 @@ pub enum EngineError {
         arm: String,
         /// The reason, and what to do.
         why: String,
+    },
+    /// Changes of an earlier session are still in force.
+    #[error(
+        "Could not begin, because changes of an earlier session are still in force: {}; run `exitless restore`, then the same \
+         command", what.join("; ")
+    )]
+    LeftOver {
+        /// A line for each change.
+        what: Vec<String>,
     },
     /// A run could not be stored.
     #[error("Could not store a run")]
@@ -79,6 +88,10 @@ pub fn carry_out(
 ) -> Result<Conclusion, EngineError> {
     let workloads = plan.workloads.iter().map(|workload| workload.workload().map_err(|bad| bad.to_string()));
     let workloads = workloads.collect::<Result<Vec<_>, _>>().map_err(EngineError::Plan)?;
+    let what = rig.left_over();
+    if !what.is_empty() {
+        return Err(EngineError::LeftOver { what });
+    }
     let host = rig.host().map_err(|error| EngineError::Plan(error.to_string()))?;
     let mut engine = Engine {
         plan,
@@ -138,14 +151,14 @@ struct Running {
 impl Engine<'_> {
     fn blocks(&mut self) -> Result<(), EngineError> {
         loop {
-            let spent = Duration::from_secs_f64(self.spent().max(0.0));
-            self.conclusion.enough = enough(self.plan, self.block, spent, &self.past.runs);
+            self.conclusion.enough = self.past.is_over(self.plan, self.block, self.spent());
             if self.conclusion.enough.is_some() {
                 return Ok(());
             }
             for arm in self.schedule.block(self.block) {
                 self.arm(&arm)?;
-                if self.stopped() {
+                // What is left of an arm would be in force in the next one.
+                if self.stopped() || !self.conclusion.not_undone.is_empty() {
                     return Ok(());
                 }
             }

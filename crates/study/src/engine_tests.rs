@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use super::*;
 use crate::Metric;
@@ -27,6 +28,9 @@ struct World {
     endless: Vec<u32>,
     /// No guest starts beyond this number.
     most_guests: Option<u32>,
+    /// What is told when the first arm is taken back, and when a session begins.
+    not_undone: Option<&'static str>,
+    left_over: Option<&'static str>,
     stop: AtomicBool,
     seen: Mutex<Vec<String>>,
 }
@@ -155,7 +159,11 @@ impl Rig for StandInRig {
 
     fn undo(&mut self) -> Vec<String> {
         self.world.saw("undo");
-        Vec::new()
+        self.world.not_undone.map(str::to_owned).into_iter().collect()
+    }
+
+    fn left_over(&mut self) -> Vec<String> {
+        self.world.left_over.map(str::to_owned).into_iter().collect()
     }
 
     fn fingerprint(&mut self) -> host::Fingerprint {
@@ -341,4 +349,53 @@ fn a_study_that_goes_on_makes_the_missing_runs_only() {
     let (conclusion, made, _) = go(&plan, Past::new(&there, &[]), World::default());
     assert_eq!(made.iter().map(|run| run.position).collect::<Vec<_>>(), [0, 3, 6, 9, 12, 15]);
     assert_eq!(conclusion.enough, Some(Enough::Repeats));
+}
+
+#[test]
+fn an_arm_that_cannot_be_taken_back_is_the_last_one() {
+    let world = World { not_undone: Some("change 7"), ..World::default() };
+    let (conclusion, kept, world) = go(&plan(""), Past::default(), world);
+    assert_eq!((conclusion.enough, conclusion.made, kept.len()), (None, 4, 4));
+    assert!(!conclusion.not_undone.is_empty() && conclusion.not_undone.iter().all(|what| what == "change 7"));
+    assert_eq!((world.seen("apply"), world.seen("start"), world.seen("stop")), (1, 2, 2));
+}
+
+#[test]
+fn nothing_begins_while_changes_of_an_earlier_session_are_in_force() {
+    let world = Arc::new(World { left_over: Some("change 7"), ..World::default() });
+    let mut rig = StandInRig { world: Arc::clone(&world) };
+    let refused = carry_out(&plan(""), 5, Past::default(), &mut rig, &mut Memory::default(), &world.stop);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("change 7; run `exitless restore`, then the same command"), "{refused}");
+    assert_eq!((world.seen("apply"), world.seen("start")), (0, 0));
+}
+
+#[test]
+fn a_block_that_was_begun_is_completed_before_the_stop_rule_counts() {
+    let plan = plan("until = { budget = \"1h\" }");
+    let schedule = Schedule::new(&plan, 5);
+    let run = |slot: &Slot| Run { spent: 7200.0, ..Run::begun(slot.cell.clone(), slot.position, 0) };
+    let slots: Vec<Slot> = (0..3).flat_map(|block| schedule.block(block)).flat_map(|arm| arm.slots).collect();
+    // Two blocks and a half, and a failed attempt at the next run.
+    let runs: Vec<Run> = slots[..20].iter().map(run).collect();
+    let positions = |kept: &[Run]| kept.iter().map(|run| run.position).collect::<Vec<_>>();
+    for (there, failed, made) in [(20, 0, 20..24), (16, 1, 16..24), (16, 0, 16..16)] {
+        let past = Past::new(&runs[..there], &runs[16..16 + failed]);
+        assert_eq!(past.is_complete(&plan, 5), made.is_empty(), "{there} {failed}");
+        let (conclusion, kept, _) = go(&plan, past, World::default());
+        assert_eq!(positions(&kept), made.collect::<Vec<_>>());
+        assert_eq!(conclusion.enough, Some(Enough::Budget));
+    }
+}
+
+#[test]
+fn a_study_whose_stop_rule_is_not_met_after_its_repeats_is_not_complete() {
+    let run = |slot: Slot| Run::begun(slot.cell, slot.position, 0);
+    for (until, is_complete) in [("", true), ("until = { interval_percent = 1.0, blocks = 9 }", false)] {
+        let plan = plan(until);
+        let blocks = (0..2).flat_map(|block| Schedule::new(&plan, 5).block(block));
+        let runs: Vec<Run> = blocks.flat_map(|arm| arm.slots).map(run).collect();
+        assert_eq!(Past::new(&runs, &[]).is_complete(&plan, 5), is_complete, "{until}");
+        assert!(!Past::new(&runs[1..], &[]).is_complete(&plan, 5), "{until}");
+    }
 }

@@ -19,7 +19,7 @@ pub struct Metric {
 }
 
 /// The unit of a [`Metric`], always without a prefix: prefixes are for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Bytes per second.

@@ -24,6 +24,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::plan::Plan;
 use super::record::{Resumption, Run, STUDY_FORMAT, Study};
+use super::stream::Asked;
 
 const PLAN: &str = "plan.toml";
 /// The file that makes a folder a study's.
@@ -32,6 +33,8 @@ const RUN: &str = "run.json";
 const RUNS: &str = "runs";
 const FAILED: &str = "failed";
 const UNFINISHED: &str = ".unfinished";
+/// The end of the name of a damaged run below `failed`.
+const DAMAGED: &str = "-damaged";
 const LOCK: &str = ".lock";
 /// The field of the version of exitless among those in which hosts differ.
 const EXITLESS: &str = "exitless";
@@ -123,7 +126,7 @@ impl Store {
         let whole: Vec<String> = self.runs.iter().map(|run| run.cell.folder_name(run.position)).collect();
         for name in folder::names(&place)? {
             if !whole.contains(&name) {
-                let aside = self.free_name(&format!("{name}-damaged"));
+                let aside = self.free_name(&format!("{name}{DAMAGED}"));
                 fs::rename(place.join(&name), &aside).map_err(StoreError::file("Could not move", &aside))?;
             }
         }
@@ -244,7 +247,7 @@ impl Store {
     /// [`StoreError::Stranger`] for a run of another plan, or if it cannot be written.
     pub fn keep(&mut self, run: &Run, unfinished: &Path) -> Result<(), StoreError> {
         // A run may come from another machine, and its folder's name is derived from its content.
-        if let Some(why) = folder::stranger(run, &self.plan) {
+        if let Some(why) = folder::stranger(run, &self.plan, &Asked::of(&self.plan, self.seed)) {
             return Err(StoreError::Stranger { folder: self.folder.clone(), why });
         }
         let path = unfinished.join(RUN);

@@ -170,7 +170,28 @@ fn a_damaged_run_is_left_out_by_byte_and_its_place_is_free_again() {
     keep(&mut store, 0, None);
     assert_eq!(store.runs().len(), 2);
     drop(store);
-    assert_eq!(StudyFolder::open(folder.path()).unwrap().runs.len(), 2);
+    let read = StudyFolder::open(folder.path()).unwrap();
+    assert_eq!((read.runs.len(), read.failed.len(), read.warnings), (2, 0, Vec::new()));
+    assert!(folder::names(&folder.path().join(FAILED)).unwrap()[0].ends_with(DAMAGED));
+}
+
+#[test]
+fn a_run_that_the_schedule_does_not_have_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = began(folder.path());
+    let run = keep(&mut store, 0, None);
+    let whole = keep(&mut store, 1, None);
+    drop(store);
+    let path = folder.path().join(RUNS).join(run.cell.folder_name(run.position)).join(RUN);
+    for (block, guests) in [(u32::MAX, run.cell.guests), (2, run.cell.guests), (0, 3)] {
+        let cell = crate::Cell { block, guests, ..run.cell.clone() };
+        fs::write(&path, serde_json::to_vec(&Run { cell, ..run.clone() }).unwrap()).unwrap();
+        let read = StudyFolder::open(folder.path()).unwrap();
+        let collected = crate::analysis::Collected::from(read);
+        assert_eq!((collected.runs.len(), collected.planned), (1, 16));
+        assert_eq!(collected.runs[0].run, whole);
+        assert!(collected.damage[0].contains("left out: the plan has no block"), "{:?}", collected.damage);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{BadPlan, Plan, Problem, Shipped, Until, from_toml, not_a_name};
+use crate::plan::{Arm, BadPlan, Plan, Problem, Shipped, Until, from_toml, not_a_name};
 use crate::target::Target;
 
 /// A suite as one file.
@@ -69,7 +69,7 @@ pub struct Published {
     pub workload: String,
     /// The study's metric.
     pub metric: String,
-    /// The number of guests; over all numbers if not given.
+    /// The number of guests; over all numbers if not given, which a study with `against` does not have.
     pub guests: Option<u32>,
     /// The arm; it may be left out where only one differs from the baseline, and without factors.
     #[serde(default)]
@@ -201,15 +201,28 @@ impl SuiteStudy {
                 add(number, "workload", what);
             }
             let fits = arms.iter().filter(|arm| is_part(&figure.arm, &plan.arm_names(arm)));
-            let others = fits.filter(|arm| self.against.is_some() || !plan.is_baseline(arm)).count();
+            let fitting: Vec<&Arm> =
+                fits.filter(|arm| self.against.is_some() || !plan.is_baseline(arm)).collect();
+            let others = fitting.len();
             if others != 1 {
                 add(number, "arm", format!("expected levels of one arm, found levels of {others}"));
+            }
+            let numbers: BTreeSet<u32> = fitting.iter().flat_map(|arm| counts(plan, arm)).collect();
+            if self.against.is_some() && figure.guests.is_none() && numbers.len() > 1 {
+                let what =
+                    format!("expected one of {numbers:?}, as `against` compares each by itself, found none");
+                add(number, "guests", what);
             }
             if figure.published.len() > 2 || figure.published.iter().any(|value| !value.is_finite()) {
                 add(number, "published", "expected a value, or the lowest and the highest".to_owned());
             }
         }
     }
+}
+
+/// The numbers of guests of an arm.
+fn counts(plan: &Plan, arm: &Arm) -> Vec<u32> {
+    plan.guests_of(arm).unwrap_or_else(|_| plan.guests.clone()).counts()
 }
 
 /// Tests whether an arm has all these levels.

@@ -25,5 +25,5 @@ pub use folder::TuningFolder;
 pub use outcome::{Judged, Ruling, Step, TUNING_FORMAT, TunedDefinition, Tuning};
 pub use plan::{Advised, TuningPlan};
 pub use recorded::{Recorded, RecordedError, recorded};
-pub use run::{Measured, Measuring, Preview, Seen, preview, runs, tune};
+pub use run::{Measured, Measuring, Preview, Seen, preview, tune};
 pub use shipped::{SHIPPED_TUNING, ShippedTuning};

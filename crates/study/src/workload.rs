@@ -52,6 +52,11 @@ pub trait Workload: Send + Sync {
     /// charts.
     fn metrics(&self) -> Vec<MetricDescription>;
 
+    /// A doubt about figures of its runs, which its settings cause.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// The steps of the workload with these guests.
     fn steps(&self, scene: &Scene) -> Steps;
 

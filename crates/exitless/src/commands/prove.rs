@@ -32,9 +32,10 @@ pub(crate) struct Arguments {
     recording: Option<PathBuf>,
     #[command(flatten)]
     plan: PlanArguments,
-    /// Folder for report.html, result.json, recording.json and samples.parquet.
-    #[arg(long, value_name = "FOLDER", default_value = "exitless-report")]
-    output: PathBuf,
+    /// Folder for report.html, result.json, recording.json and samples.parquet [default: exitless-report]. With
+    /// --recording the default folder is not used if it has another recording.
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
     /// In a lab: the cost of a VM exit and the entry after it, in addition to the instructions that handle it, as the
     /// time of this many instructions; 0 for none. The default was measured on an AMD EPYC, in cycles.
     #[arg(long, value_name = "INSTRUCTIONS", default_value_t = EPYC_SWITCH_CYCLES,
@@ -54,6 +55,8 @@ pub(crate) struct Arguments {
 }
 
 const RECORDING: &str = "recording.json";
+/// The folder of the results if none is named.
+const OUTPUT: &str = "exitless-report";
 /// Costs of a switch in the curve of gains, in instructions.
 const CURVE: [u32; 5] = [0, 500, 1000, EPYC_SWITCH_CYCLES, 2000];
 
@@ -67,16 +70,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let (Some(file), Some(plan)) = (&arguments.record, &arguments.given_plan) {
         return record(file, plan);
     }
+    let folder = arguments.output.clone().unwrap_or_else(|| PathBuf::from(OUTPUT));
     let recording = match &arguments.recording {
         Some(file) if !file.is_file() => {
             return Err(Usage(format!("{}: no such recording to analyse", file.display())).into());
         }
-        Some(file) => read(file)?,
+        Some(file) => {
+            let recording = read(file)?;
+            if arguments.output.is_none() {
+                refuse_others(&folder, &recording)?;
+            }
+            recording
+        }
         None => measure(arguments)?,
     };
     let outcome = analyse(&recording).context("The recording cannot be analysed")?;
-    write_results(&arguments.output, &recording, &outcome)?;
-    print(&outcome, arguments)?;
+    write_results(&folder, &recording, &outcome)?;
+    print(&outcome, &folder, arguments.json)?;
     Ok(exit_code(outcome.judgement))
 }
 
@@ -206,6 +216,16 @@ fn read(file: &Path) -> anyhow::Result<Recording> {
     Recording::read(BufReader::new(reader)).with_context(|| format!("Could not read {}", file.display()))
 }
 
+/// Refuses a folder with the samples of another measurement.
+fn refuse_others(folder: &Path, recording: &Recording) -> anyhow::Result<()> {
+    let file = folder.join(RECORDING);
+    if !file.exists() || read(&file).is_ok_and(|found| found == *recording) {
+        return Ok(());
+    }
+    let what = "has another recording, which would be overwritten; name a folder with --output";
+    Err(Usage(format!("{} {what}", folder.display())).into())
+}
+
 fn write_results(folder: &Path, recording: &Recording, outcome: &Proof) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("Could not create {}", folder.display()))?;
     write_file(&folder.join(RECORDING), |out| Ok(recording.write(out)?))?;
@@ -227,15 +247,15 @@ fn write_file(
     new.finish().with_context(cannot)
 }
 
-fn print(outcome: &Proof, arguments: &Arguments) -> anyhow::Result<()> {
+fn print(outcome: &Proof, folder: &Path, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    if arguments.json {
+    if json {
         serde_json::to_writer_pretty(&mut out, outcome)?;
         writeln!(out)?;
     } else {
         out.write_all(report::prove::terminal(outcome, console::width(), console::colour()).as_bytes())?;
     }
-    eprintln!("\nThe page: {}", arguments.output.join("report.html").display());
+    eprintln!("\nThe page: {}", folder.join("report.html").display());
     Ok(())
 }
 

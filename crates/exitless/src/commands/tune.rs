@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use clap::Args;
 use guests::GuestPlan;
 use study::analysis::analyse;
-use study::engine::Conclusion;
+use study::engine::{Conclusion, Past};
 use study::plan::Plan;
 use study::target::Target;
 use study::tuning::{
     Measured, Measuring, Ruling, SHIPPED_TUNING, Seen, ShippedTuning, TunedDefinition, Tuning, TuningFolder,
-    TuningPlan, carried, preview, recorded, runs, tune,
+    TuningPlan, carried, preview, recorded, tune,
 };
 
 use super::experiment::PAGE;
@@ -56,6 +56,10 @@ pub(crate) struct Arguments {
     /// of libvirt. The VM and its definition are only read.
     #[arg(long, value_name = "FILE|PID|NAME|libvirt:NAME")]
     definition: Option<String>,
+    /// Continue although the host, or the version of exitless, is not that with which a step was started; the step's result
+    /// says so.
+    #[arg(long)]
+    allow_unlike: bool,
     /// Show the steps, and start nothing.
     #[arg(long)]
     dry_run: bool,
@@ -121,8 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
     Ok(ExitCode::from(match () {
+        () if steps.not_undone => status::SOME_FAILED,
         () if !tuning.complete => status::INTERRUPTED,
-        () if failed || steps.failed || steps.not_undone => status::SOME_FAILED,
+        () if failed || steps.failed => status::SOME_FAILED,
         () => 0,
     }))
 }
@@ -173,7 +178,7 @@ impl Measuring for Steps<'_> {
             _ => {}
         }
         let collected = read(&folder)?;
-        Ok(match analyse(&collected, false) {
+        Ok(match analyse(&collected, self.arguments.allow_unlike) {
             Ok(findings) => {
                 write_page(&folder.join(PAGE), &report::study::page(&findings, Some("")))?;
                 Measured::Findings(Box::new(findings))
@@ -208,7 +213,7 @@ impl Steps<'_> {
         let target = self.arguments.target.to_string();
         let text = toml::to_string(study).context("Could not write the step's plan")?;
         let mut store = open(&self.folder.step(name), study, &text, &target)?;
-        if store.runs().len() as u64 >= runs(study) {
+        if Past::new(store.runs(), store.failed()).is_complete(study, store.seed()) {
             return Ok(None);
         }
         if self.stop.load(Ordering::Relaxed) {
@@ -216,8 +221,12 @@ impl Steps<'_> {
         }
         eprintln!("{name}: {}", study.title);
         let ssh_config = self.arguments.ssh_config.as_deref();
-        let conclusion = make_runs(&mut store, &self.arguments.target, ssh_config, false, &self.stop)?;
-        self.not_undone |= !conclusion.not_undone.is_empty();
+        let Arguments { target, allow_unlike, .. } = self.arguments;
+        let conclusion = make_runs(&mut store, target, ssh_config, *allow_unlike, &self.stop)?;
+        for what in &conclusion.not_undone {
+            eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
+            self.not_undone = true;
+        }
         self.failed |= !conclusion.failed.is_empty();
         Ok(Some(conclusion))
     }

@@ -65,6 +65,36 @@ fn two_results_of_one_plan_are_compared_and_others_are_not() {
 }
 
 #[test]
+fn results_with_unlike_hosts_in_one_arm_are_compared_on_request_only() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [before, after] = [result(folders[0].path(), 1), result(folders[1].path(), 2)];
+    for run in std::fs::read_dir(folders[1].path().join("runs")).unwrap().take(3) {
+        let file = run.unwrap().path().join("run.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("6.12.0-example\",", "6.13.0-example\",")).unwrap();
+    }
+    let output = experiment(&["diff", &before, &after]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    let told = text(&output.stderr);
+    assert!(told.contains("kernel_release (") && told.contains("--allow-unlike"), "{told}");
+    let output = experiment(&["diff", &before, &after, "--allow-unlike"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("after: Runs of one arm differ in"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn each_command_that_names_allow_unlike_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = study::suite::ShippedSuite::find("seeds").unwrap();
+    std::fs::write(folder.path().join("suite.toml"), shipped.text).unwrap();
+    let report = experiment(&["report", folder.path().to_str().unwrap(), "--allow-unlike"]);
+    assert_eq!(report.status.code(), Some(0), "{}", text(&report.stderr));
+    let tune = ["tune", "tune-old-guest", "--allow-unlike", "--dry-run"];
+    let tune = Command::new(env!("CARGO_BIN_EXE_exitless")).args(tune).output().unwrap();
+    assert_eq!(tune.status.code(), Some(0), "{}", text(&tune.stderr));
+}
+
+#[test]
 fn what_is_no_result_is_refused_and_what_is_damaged_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().to_str().unwrap();

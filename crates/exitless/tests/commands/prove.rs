@@ -47,3 +47,33 @@ fn one_arm_a_contradiction_and_no_samples_have_statuses_of_their_own() {
         assert_eq!(prove(&empty).0, Some(125), "{measure}");
     }
 }
+
+#[test]
+fn samples_of_another_measurement_are_not_overwritten_unless_the_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("exitless-report/recording.json");
+    let write = |name: &str, seed: u64| {
+        let plan = Plan { blocks: 2, samples: 50, measures: vec![Measure::Eoi], ..Plan::full() };
+        recording(plan, seed).write(File::create(folder.path().join(name)).unwrap()).unwrap();
+    };
+    let prove = |more: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_exitless"));
+        command.current_dir(folder.path()).args(["prove", "--recording"]).args(more).output().unwrap()
+    };
+    write("first.json", 1);
+    write("other.json", 2);
+    // Twice, and by the file in the folder itself.
+    for file in ["first.json", "first.json", "exitless-report/recording.json"] {
+        let said = prove(&[file]);
+        assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    }
+    let first = std::fs::read(&kept).unwrap();
+    let refused = prove(&["other.json"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", err(&refused));
+    assert!(err(&refused).contains("exitless-report has another recording"), "{}", err(&refused));
+    assert!(err(&refused).contains("--output"), "{}", err(&refused));
+    assert_eq!(std::fs::read(&kept).unwrap(), first);
+    let asked = prove(&["other.json", "--output", "exitless-report"]);
+    assert_eq!(asked.status.code(), Some(0), "{}", err(&asked));
+    assert_ne!(std::fs::read(&kept).unwrap(), first);
+}

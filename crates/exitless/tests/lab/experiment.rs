@@ -89,7 +89,12 @@ fn a_suite_makes_its_studies_on_their_targets_and_compares_them_with_published_f
     assert_eq!(outcome["studies"][1]["why_not"], "it was not made yet", "{outcome}");
     assert!(result.join("ipi/report.html").exists());
     let markdown = std::fs::read_to_string(result.join("report.md")).unwrap();
-    assert!(markdown.contains("exitless experiment run small --only ipi"), "{markdown}");
+    assert!(
+        markdown.contains(&format!(
+            "exitless experiment run {result_name}/suite.toml --output {result_name} --only ipi"
+        )),
+        "{markdown}"
+    );
     // The study alone, by the plan that the suite has left there.
     let plan = result.join("ipi/plan.toml");
     let checked = run(&["experiment", "check", plan.to_str().unwrap(), "--json"]);

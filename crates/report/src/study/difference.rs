@@ -51,6 +51,9 @@ pub fn terminal(difference: &StudyDifference, width: usize) -> String {
         text.push_str(&effects(difference, width));
     }
     text += &listed("In one result only", &difference.only_one, width);
+    let sides = ["before", "after"].into_iter().zip(&difference.warnings);
+    let warnings = sides.flat_map(|(side, all)| all.iter().map(move |one| format!("{side}: {one}")));
+    text += &listed("Warnings", warnings.map(|line| text::printable(&line)), width);
     let made = &difference.multiplicity;
     if made.made == 0 {
         return text;

@@ -7,11 +7,12 @@ use study::suite::{StudyOutcome, SuiteOutcome};
 use super::{answer, command, not_made, row, runs};
 use crate::text::plain;
 
-/// The page: the counts, and for each study its source, setups, figures, and the command that makes it again.
-pub fn markdown(outcome: &SuiteOutcome) -> String {
+/// The page: the counts, and for each study its source, setups, figures, and the command that makes it again; `again` is the
+/// command of the whole suite.
+pub fn markdown(outcome: &SuiteOutcome, again: &str) -> String {
     let mut text = format!("# {}\n\n{}\n", plain(&outcome.title), answer(outcome));
     for study in outcome.studies.iter().filter(|study| study.planned > 0) {
-        section(&mut text, outcome, study);
+        section(&mut text, again, study);
     }
     if let Some(missing) = not_made(outcome) {
         let _ = writeln!(text, "\n## Not made yet\n\n{}", plain(&missing));
@@ -19,10 +20,10 @@ pub fn markdown(outcome: &SuiteOutcome) -> String {
     text
 }
 
-fn section(text: &mut String, outcome: &SuiteOutcome, study: &StudyOutcome) {
+fn section(text: &mut String, again: &str, study: &StudyOutcome) {
     let about = &study.study;
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n## {}\n\n```sh\n{}\n```", plain(&about.name), command(outcome, study));
+    let _ = writeln!(text, "\n## {}\n\n```sh\n{}\n```", plain(&about.name), command(again, study));
     for (name, said) in
         [("Published", &about.source), ("Setup there", &about.setup), ("Here", &about.differs)]
     {
@@ -31,6 +32,9 @@ fn section(text: &mut String, outcome: &SuiteOutcome, study: &StudyOutcome) {
         }
     }
     let _ = writeln!(text, "\n{}", plain(&runs(study)));
+    for warning in &study.warnings {
+        let _ = writeln!(text, "\nWarning: {}", plain(&warning.to_string()));
+    }
     if let Some(why) = &study.why_not {
         let _ = writeln!(text, "\nNot compared: {}", plain(why));
     }

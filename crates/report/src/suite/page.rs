@@ -13,8 +13,9 @@ use crate::text::minus;
 const HEIGHT: u32 = 26;
 
 /// The page: the counts, then for each study its source, both setups, its figures, and the command that makes it
-/// again. `is_linked` adds links to the studies' own pages, which are `NAME/report.html` beside this page.
-pub fn page(outcome: &SuiteOutcome, is_linked: bool) -> String {
+/// again; `again` is the command of the whole suite. `is_linked` adds links to the studies' own pages, which are
+/// `NAME/report.html` beside this page.
+pub fn page(outcome: &SuiteOutcome, again: &str, is_linked: bool) -> String {
     let sections = html! {
         header {
             h1 { (outcome.title) }
@@ -24,23 +25,24 @@ pub fn page(outcome: &SuiteOutcome, is_linked: bool) -> String {
                 "line is no change. Points are of percentages, all other changes are in percent of the baseline."
             }
         }
-        @for study in outcome.studies.iter().filter(|study| study.planned > 0) { (section(outcome, study, is_linked)) }
+        @for study in outcome.studies.iter().filter(|study| study.planned > 0) { (section(again, study, is_linked)) }
         @if let Some(missing) = not_made(outcome) { section { h2 { "Not made yet" } p { (missing) } } }
     };
     styled(&outcome.title, &[ARMS], &sections)
 }
 
-fn section(outcome: &SuiteOutcome, study: &StudyOutcome, is_linked: bool) -> Markup {
+fn section(again: &str, study: &StudyOutcome, is_linked: bool) -> Markup {
     let about = &study.study;
     let facts =
         [("Published", about.source.as_str()), ("Setup there", &about.setup), ("Here", &about.differs)];
     let made = runs(study);
-    let again = command(outcome, study);
+    let again = command(again, study);
     let facts = facts.into_iter().filter(|(_, said)| !said.is_empty());
     html! {
         section {
             h2 { (about.name) }
             (table::facts(facts.chain([("Runs", made.as_str()), ("Again", again.as_str())]), Some("text")))
+            @for warning in &study.warnings { p { "Warning: " (warning) } }
             @if let Some(why) = &study.why_not {
                 p { "Not compared: " (why) }
             } @else if !study.figures.is_empty() {
@@ -86,7 +88,7 @@ fn tone(agreement: Option<Agreement>) -> &'static str {
     match agreement {
         Some(Agreement::Agrees | Agreement::SameSign) => "good",
         Some(Agreement::OtherSign) => "bad",
-        Some(Agreement::NotSeen | Agreement::TooFew) | None => "quiet",
+        Some(Agreement::OnlyHere | Agreement::NotSeen | Agreement::TooFew) | None => "quiet",
     }
 }
 

@@ -14,6 +14,9 @@ pub fn terminal(outcome: &SuiteOutcome, width: usize) -> String {
     for study in outcome.studies.iter().filter(|study| study.planned > 0) {
         text.push('\n');
         text += &wrapped(&format!("{}: {}", study.study.name, runs(study)), width, "", "   ");
+        for warning in &study.warnings {
+            text += &wrapped(&printable(&format!("warning: {warning}")), width, "   ", "   ");
+        }
         text += &match &study.why_not {
             Some(why) => wrapped(&format!("not compared: {why}"), width, "   ", "   "),
             None => table(study, width),

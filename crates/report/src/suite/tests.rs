@@ -1,5 +1,5 @@
 use study::analysis::synthetic::{Made, study};
-use study::suite::{Suite, SuiteFolder, outcome};
+use study::suite::{MadeStudy, Suite, SuiteFolder, outcome};
 
 use super::*;
 
@@ -36,7 +36,8 @@ fn made() -> SuiteOutcome {
     let mut suite = Suite::read(SUITE, "small.toml").unwrap();
     // Synthetic studies name their workloads by IOzone's tests.
     suite.studies[0].figures.iter_mut().for_each(|figure| figure.workload = "pread".to_owned());
-    let folder = SuiteFolder::from([("file-io".to_owned(), Ok(study(&Made::default()).into()))]);
+    let folder =
+        SuiteFolder::from([("file-io".to_owned(), Ok(MadeStudy::new(study(&Made::default()), false)))]);
     outcome(&suite, &folder)
 }
 
@@ -55,7 +56,7 @@ fn published_and_measured_figures_stand_beside_each_other() {
 
 #[test]
 fn a_page_of_markdown_has_the_command_that_makes_each_study_again() {
-    let text = markdown(&made());
+    let text = markdown(&made(), "exitless experiment run small");
     assert!(text.contains("```sh\nexitless experiment run small --only file-io\n```"), "{text}");
     assert!(text.contains("# Two studies &lt;b>here") && text.contains("12 guests \\| a disk"), "{text}");
     assert!(text.contains("| pread | +0.52 to +9.3 % | ") && text.contains(" | 8 | agrees |"), "{text}");
@@ -64,9 +65,9 @@ fn a_page_of_markdown_has_the_command_that_makes_each_study_again() {
 
 #[test]
 fn a_page_draws_both_on_one_scale_and_links_what_was_made() {
-    let text = page(&made(), true);
+    let text = page(&made(), "again", true);
     assert!(text.contains("href=\"file-io/report.html\"") && !text.contains("href=\"later/"), "{text}");
     assert!(!text.contains("<b>here"), "{text}");
     assert_eq!(text.matches("line class=\"zero\"").count(), 3, "a line of no change in each row");
-    assert!(!page(&made(), false).contains("report.html"));
+    assert!(!page(&made(), "again", false).contains("report.html"));
 }

@@ -179,7 +179,7 @@ fn what_is_gone_is_found_between_two_results_too() {
         }
         collected
     };
-    let found = difference(&collected(1.0), &collected(0.0)).unwrap();
+    let found = difference(&collected(1.0), &collected(0.0), false).unwrap();
     let row = found.rows.iter().find(|row| row.figure.metric == "accesses.port").unwrap();
     assert_eq!(row.finding, Finding::Lowered, "{row:?}");
     assert!(row.change.unwrap().interval.unwrap().high < 0.0 && row.levels[1] == 0.0, "{row:?}");

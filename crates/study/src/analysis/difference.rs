@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use stats::contrast::{Count, between_counted, counted, paired, unpaired};
 use stats::{Contrast, Scale, mean, noise};
 
-use super::compare::in_both;
+use super::compare::{Rules, in_both};
 use super::facts::{Arm, Collected, StudyFacts, arms};
 use super::finding::{Finding, Source};
-use super::fingerprints::{self, Unlike};
+use super::fingerprints::{self, Unlike, likeness};
 use super::gates::Gates;
 use super::multiplicity::Multiplicity;
-use super::values::{ByBlock, Series, series};
+use super::values::{ByBlock, Series, series_of_both};
+use super::warning::Warning;
+use super::{baselines, has_baseline, other_baselines};
 use crate::store::json;
 use crate::{Better, Unit};
 
@@ -44,8 +46,11 @@ pub struct StudyDifference {
     pub multiplicity: Multiplicity,
     /// The gates that a difference has to pass.
     pub gates: Gates,
-    /// Cells without a run in one of the studies, as text.
+    /// Cells without a run in one of the studies, and figures that one of them lacks in cells that both have, as text.
     pub only_one: Vec<String>,
+    /// Doubts about each study, before and after.
+    #[serde(default)]
+    pub warnings: [Vec<Warning>; 2],
 }
 
 /// A figure of one arm in both studies.
@@ -74,6 +79,9 @@ pub struct EffectRow {
     pub figure: ComparedFigure,
     /// The arm's index in the list of arms.
     pub arm: usize,
+    /// The index of the arm that it is compared with, as in [`Comparison`](super::Comparison).
+    #[serde(default)]
+    pub baseline: usize,
     /// The changes from the baseline to the arm, before and after.
     pub effects: [Option<Contrast>; 2],
     /// The change of the effect from before to after.
@@ -123,13 +131,32 @@ pub enum NotCompared {
         /// The target on which it ran.
         target: String,
     },
+    /// The runs of one arm of a study are from different hosts or guests.
+    #[error(
+        "Runs of one arm of the study {name:?} on {target} are not repeats of each other: they differ in {}; \
+         --allow-unlike compares them anyway",
+        fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Unlike {
+        /// The study.
+        name: String,
+        /// The target on which it ran.
+        target: String,
+        /// The facts that differ.
+        fields: Vec<Unlike>,
+    },
 }
 
-/// Compares each figure of `before` with that of `after`. Hosts may differ: the differences are listed.
+/// Compares each figure of `before` with that of `after`. Hosts may differ: the differences are listed. All runs of one arm of
+/// a study must be from one host, unless `allow_unlike` is set; the result then says so.
 ///
 /// # Errors
 /// [`NotCompared`].
-pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifference, NotCompared> {
+pub fn difference(
+    before: &Collected,
+    after: &Collected,
+    allow_unlike: bool,
+) -> Result<StudyDifference, NotCompared> {
     if let Some(differs) = differing_plan(&before.facts, &after.facts) {
         return Err(NotCompared::DifferentPlans { differs });
     }
@@ -141,17 +168,23 @@ pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifferen
     }
     let all: Vec<_> = before.runs.iter().chain(&after.runs).cloned().collect();
     let arms = arms(&before.facts, &all);
+    let counts: BTreeSet<u32> = all.iter().map(|stored| stored.run.cell.guests).collect();
+    let counts: Vec<u32> = counts.into_iter().collect();
+    let baselines = match has_baseline(&before.facts, &arms) {
+        true => baselines(&before.facts, &arms, &counts, &all),
+        false => BTreeMap::new(),
+    };
+    let mut warnings = [doubts(before, &arms, allow_unlike)?, doubts(after, &arms, allow_unlike)?];
+    warnings.iter_mut().for_each(|of_side| of_side.extend(other_baselines(&baselines, &arms)));
     let workloads: Vec<String> =
         before.facts.workloads.iter().map(|workload| workload.name.clone()).collect();
-    let [first, second] = [before, after].map(|side| series(&side.runs, &arms, &workloads).0);
-    let key = |series: &Series| (series.source, series.workload.clone(), series.metric.clone());
-    let others: BTreeMap<_, &Series> = second.iter().map(|series| (key(series), series)).collect();
+    let both = series_of_both([&before.runs, &after.runs], &arms, &workloads);
     let gates = Gates::default();
+    let seed = before.facts.seed;
+    let rules = Rules { arms: &arms, counts: &counts, baselines: &baselines, gates, seed };
     let (mut rows, mut effects) = (Vec::new(), Vec::new());
-    for one in &first {
-        let Some(other) = others.get(&key(one)).filter(|other| other.unit == one.unit) else { continue };
-        compare(one, other, &arms, gates, before.facts.seed, &mut rows, &mut effects);
-    }
+    both.iter().for_each(|both| compare(both, &rules, &mut rows, &mut effects));
+    let only_one = only_one(before, after, &arms, &both);
     let judged = rows
         .iter()
         .map(|row: &DifferenceRow| (row.change, row.finding))
@@ -166,7 +199,8 @@ pub fn difference(before: &Collected, after: &Collected) -> Result<StudyDifferen
         rows,
         effects,
         gates,
-        only_one: only_one(before, after),
+        only_one,
+        warnings,
     })
 }
 
@@ -232,20 +266,37 @@ fn unlike(before: &Collected, after: &Collected) -> Vec<Unlike> {
     fingerprints::between(&before.runs, &after.runs).into_iter().chain(guests).collect()
 }
 
+/// The doubts about a study.
+///
+/// # Errors
+/// [`NotCompared::Unlike`], unless `allow_unlike` is set.
+fn doubts(side: &Collected, both: &[Arm], allow_unlike: bool) -> Result<Vec<Warning>, NotCompared> {
+    let fields = likeness(&side.runs, both).unlike;
+    let mut doubts = Vec::new();
+    if !fields.is_empty() {
+        if !allow_unlike {
+            let (name, target) = (side.facts.name.clone(), side.facts.target.clone());
+            return Err(NotCompared::Unlike { name, target, fields });
+        }
+        doubts.push(Warning::Unlike { fields });
+    }
+    if !has_baseline(&side.facts, &arms(&side.facts, &side.runs)) {
+        doubts.push(Warning::NoBaseline);
+    }
+    Ok(doubts)
+}
+
 fn compare(
-    one: &Series,
-    other: &Series,
-    arms: &[Arm],
-    gates: Gates,
-    seed: u64,
+    [one, other]: &[Series; 2],
+    rules: &Rules<'_>,
     rows: &mut Vec<DifferenceRow>,
     effects: &mut Vec<EffectRow>,
 ) {
+    let (arms, gates, seed) = (rules.arms.len(), rules.gates, rules.seed);
     let all = one.values.values().chain(other.values.values()).flat_map(|blocks| blocks.values().copied());
     let are_few = one.is_of_few || other.is_of_few;
     let scale = if are_few { Scale::Difference } else { super::values::scale_of(one.unit, all) };
-    let counts: BTreeSet<u32> = one.values.keys().map(|(guests, _)| *guests).collect();
-    for guests in counts {
+    for &guests in rules.counts {
         let figure = ComparedFigure {
             workload: one.workload.clone(),
             metric: one.metric.clone(),
@@ -254,7 +305,7 @@ fn compare(
             better: one.better,
             guests,
         };
-        for arm in 0..arms.len() {
+        for arm in 0..arms {
             let (Some(before), Some(after)) = (one.of(guests, arm), other.of(guests, arm)) else { continue };
             let entered = [before, after]
                 .map(|values| values.values().map(|&value| scale.enter(value)).collect::<Vec<_>>());
@@ -274,16 +325,17 @@ fn compare(
             let finding = gates.judge(change, one.unit, means, noise);
             rows.push(DifferenceRow { figure: figure.clone(), arm, means, levels, change, finding });
         }
-        for arm in 1..arms.len() {
+        let Some(&baseline) = rules.baselines.get(&guests) else { continue };
+        for arm in (1..arms).filter(|arm| *arm != baseline) {
             let of = |series: &Series| {
-                let (baseline, arm) = (series.of(guests, 0)?, series.of(guests, arm)?);
-                Some(steps(baseline, arm, scale)).filter(|steps| !steps.is_empty())
+                let (before, after) = (series.of(guests, baseline)?, series.of(guests, arm)?);
+                Some(steps(before, after, scale)).filter(|steps| !steps.is_empty())
             };
             let (Some(before), Some(after)) = (of(one), of(other)) else { continue };
             let of_few = |series: &Series| {
                 let of = |arm: usize| series.counts(guests, arm).filter(|_| are_few);
-                let [baseline, arm] = in_both(&of(0)?, &of(arm)?);
-                counted(&baseline, &arm, true, seed)
+                let [before, after] = in_both(&of(baseline)?, &of(arm)?);
+                counted(&before, &after, true, seed)
             };
             let (effects_of_both, change) = match of_few(one).zip(of_few(other)) {
                 Some((first, second)) => {
@@ -294,12 +346,14 @@ fn compare(
                     unpaired(&before, &after, scale, seed),
                 ),
             };
-            let means =
-                one.of(guests, 0).map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
+            let means = one
+                .of(guests, baseline)
+                .map_or(0.0, |values| mean(&values.values().copied().collect::<Vec<_>>()));
             let noise = noise::floor([&before, &after], before.len().min(after.len()), scale);
             effects.push(EffectRow {
                 figure: figure.clone(),
                 arm,
+                baseline,
                 effects: effects_of_both,
                 change,
                 finding: gates.judge(change, one.unit, [means; 2], noise),
@@ -326,19 +380,46 @@ fn count(judged: impl Iterator<Item = (Option<Contrast>, Finding)>, level: f64) 
     counted
 }
 
-/// Cells that only one study has: "apicv on, 4 guests, pread (before only)".
-fn only_one(before: &Collected, after: &Collected) -> Vec<String> {
-    let cells = |side: &Collected| -> BTreeSet<(BTreeMap<String, String>, u32, String)> {
+/// An arm, a number of guests and a workload.
+type Point = (BTreeMap<String, String>, u32, String);
+
+/// Cells that only one study has, "apicv on, 4 guests, pread (before only)", and figures of the others that only one has:
+/// "VM exits in all during pread (before only)".
+fn only_one(before: &Collected, after: &Collected, arms: &[Arm], both: &[[Series; 2]]) -> Vec<String> {
+    let points = |side: &Collected| -> BTreeSet<Point> {
         let cells = side.runs.iter().map(|stored| &stored.run.cell);
         cells.map(|cell| (cell.arm.clone(), cell.guests, cell.workload.clone())).collect()
     };
-    let (first, second) = (cells(before), cells(after));
-    let said = |(arm, guests, workload): &(BTreeMap<String, String>, u32, String), side: &str| {
+    let (first, second) = (points(before), points(after));
+    let at = |arm: &BTreeMap<String, String>, guests: u32| {
         let arm: Vec<String> = arm.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
-        format!("{}, {}, {workload} ({side} only)", arm.join(", "), exits::counted((*guests).into(), "guest"))
+        format!("{}, {}", arm.join(", "), exits::counted(guests.into(), "guest"))
     };
-    let of_first = first.difference(&second).map(|cell| said(cell, "before"));
-    of_first.chain(second.difference(&first).map(|cell| said(cell, "after"))).collect()
+    let said = |(arm, guests, workload): &Point, side: &str| {
+        format!("{}, {workload} ({side} only)", at(arm, *guests))
+    };
+    let of_first = first.difference(&second).map(|point| said(point, "before"));
+    let mut lines: Vec<String> =
+        of_first.chain(second.difference(&first).map(|point| said(point, "after"))).collect();
+    for [one, other] in both {
+        let name = super::wording::figure(&one.workload, &one.metric, one.source);
+        for (side, this, that) in [("before", one, other), ("after", other, one)] {
+            let is_lacked = |&(guests, arm): &(u32, usize)| {
+                let point = (arms[arm].levels.clone(), guests, one.workload.clone());
+                that.of(guests, arm).is_none() && first.contains(&point) && second.contains(&point)
+            };
+            let mut lacked = this.values.keys().copied().filter(is_lacked);
+            if that.values.is_empty() {
+                lines.extend(lacked.next().map(|_| format!("{name} ({side} only)")));
+            } else {
+                let said = |(guests, arm): (u32, usize)| {
+                    format!("{name}, {} ({side} only)", at(&arms[arm].levels, guests))
+                };
+                lines.extend(lacked.map(said));
+            }
+        }
+    }
+    lines
 }
 
 #[cfg(test)]

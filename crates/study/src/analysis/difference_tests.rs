@@ -18,7 +18,7 @@ fn two() -> (Collected, Collected) {
 #[test]
 fn a_faster_host_is_seen_and_the_factor_does_the_same_on_both() {
     let (before, after) = two();
-    let found = difference(&before, &after).unwrap();
+    let found = difference(&before, &after, false).unwrap();
     assert_eq!(
         found.unlike.iter().map(|unlike| unlike.field.as_str()).collect::<Vec<_>>(),
         ["kernel_release"]
@@ -40,10 +40,15 @@ fn a_faster_host_is_seen_and_the_factor_does_the_same_on_both() {
 fn other_plans_are_refused() {
     let (before, mut after) = two();
     after.facts.workloads[0].settings = "{}".to_owned();
-    let error = difference(&before, &after).unwrap_err().to_string();
+    let error = difference(&before, &after, false).unwrap_err().to_string();
     assert!(error.contains("their workloads or the settings of these"), "{error}");
     after.facts.name = "other".to_owned();
-    assert!(difference(&before, &after).unwrap_err().to_string().contains("\"iozone-apicv\" and \"other\""));
+    assert!(
+        difference(&before, &after, false)
+            .unwrap_err()
+            .to_string()
+            .contains("\"iozone-apicv\" and \"other\"")
+    );
 }
 
 #[test]
@@ -54,29 +59,29 @@ fn guests_with_other_settings_are_another_plan_and_names_of_the_host_are_listed(
     };
     before.facts.guests = guests(2, "virtio-blk", "2,3");
     after.facts.guests = guests(4, "ide", "2,3");
-    let error = difference(&before, &after).unwrap_err().to_string();
+    let error = difference(&before, &after, false).unwrap_err().to_string();
     let why = r#"the settings of their guests: disk.bus was "virtio-blk", is "ide"; vcpus was 2, is 4"#;
     assert!(error.contains(why), "{error}");
     after.facts.guests = guests(2, "virtio-blk", "2,5");
-    let unlike = difference(&before, &after).unwrap().unlike;
+    let unlike = difference(&before, &after, false).unwrap().unlike;
     let pin = Unlike { field: "guests.pin[1]".to_owned(), values: vec![Some("3".into()), Some("5".into())] };
     assert_eq!(unlike.last(), Some(&pin));
     // Kept by an earlier version.
     after.facts.guests.clear();
-    assert_eq!(difference(&before, &after).unwrap().unlike.len(), 1);
+    assert_eq!(difference(&before, &after, false).unwrap().unlike.len(), 1);
 }
 
 #[test]
 fn what_one_study_lacks_is_named() {
     let (before, mut after) = two();
     after.runs.retain(|stored| stored.run.cell.guests != 4 || stored.run.cell.workload != "pread");
-    let found = difference(&before, &after).unwrap();
+    let found = difference(&before, &after, false).unwrap();
     assert_eq!(
         found.only_one,
         ["apicv off, 4 guests, pread (before only)", "apicv on, 4 guests, pread (before only)"]
     );
     after.runs.clear();
-    assert!(matches!(difference(&before, &after), Err(NotCompared::NoRuns { .. })));
+    assert!(matches!(difference(&before, &after, false), Err(NotCompared::NoRuns { .. })));
 }
 
 /// A study of three blocks with one access a second without the arm, or none, each run over so many seconds.
@@ -96,7 +101,7 @@ fn with_accesses(without_arm: f64, seconds: f64) -> Collected {
 #[test]
 fn effects_of_few_events_differ_no_surer_than_their_number() {
     let effect = |seconds: f64| {
-        let found = difference(&with_accesses(1.0, seconds), &with_accesses(0.0, seconds)).unwrap();
+        let found = difference(&with_accesses(1.0, seconds), &with_accesses(0.0, seconds), false).unwrap();
         found.effects.into_iter().find(|row| row.figure.metric == "accesses.port").unwrap()
     };
     // They do not scatter, but one event a run may be chance.
@@ -109,4 +114,116 @@ fn effects_of_few_events_differ_no_surer_than_their_number() {
     assert_eq!(few.effects[0], figure.points[0].comparisons[0].change);
     let many = effect(60.0);
     assert_eq!(many.finding, Finding::Raised, "{many:?}");
+}
+
+/// A study of six blocks whose runs have exits of all reasons, and of one.
+fn with_exits(reason: &str) -> Collected {
+    let mut collected =
+        study(&Made { blocks: 6, counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+    for run in collected.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.host.retain(|metric| !metric.name.starts_with("exits."));
+        for name in ["exits.total", &format!("exits.{reason}")] {
+            let (name, unit) = (name.to_owned(), Unit::PerSecond);
+            let (better, combine) = (Better::Lower, Combine::Single);
+            run.host.push(Metric { name, unit, better, combine, value: 400.0 });
+        }
+    }
+    collected
+}
+
+#[test]
+fn a_reason_that_only_one_result_has_is_raised_or_lowered() {
+    let found = difference(&with_exits("A"), &with_exits("B"), false).unwrap();
+    for (metric, finding, means) in
+        [("exits.A", Finding::Lowered, [400.0, 0.0]), ("exits.B", Finding::Raised, [0.0, 400.0])]
+    {
+        let rows: Vec<_> = found.rows.iter().filter(|row| row.figure.metric == metric).collect();
+        assert_eq!(rows.len(), 2, "an arm each");
+        assert!(rows.iter().all(|row| (row.finding, row.means) == (finding, means)), "{rows:?}");
+    }
+    assert_eq!(found.only_one, Vec::<String>::new());
+}
+
+#[test]
+fn a_figure_that_one_result_lacks_is_named() {
+    let (before, mut after) = (with_exits("A"), with_exits("A"));
+    for run in after.runs.iter_mut().map(|stored| &mut stored.run) {
+        run.host.retain(|metric| metric.name != "cpu.busy" && !metric.name.starts_with("exits."));
+        if run.cell.arm["apicv"] == "on" {
+            run.host.retain(|metric| metric.name != "cpu.iowait");
+        }
+    }
+    let found = difference(&before, &after, false).unwrap();
+    assert_eq!(
+        found.only_one,
+        [
+            "CPU busy during pread (before only)",
+            "CPU iowait during pread, apicv on, 1 guest (before only)",
+            "VM exits in all during pread (before only)",
+            "VM exits A during pread (before only)",
+        ]
+    );
+}
+
+#[test]
+fn runs_of_unlike_hosts_in_one_arm_are_refused_unless_that_is_asked_for() {
+    let (before, mut after) = two();
+    for stored in after.runs.iter_mut().step_by(5) {
+        stored.run.fingerprint.kernel_release = Some("6.19.0-example".to_owned());
+    }
+    let refused = difference(&before, &after, false).unwrap_err().to_string();
+    assert!(refused.contains("ssh://other") && refused.contains("kernel_release ("), "{refused}");
+    assert!(refused.ends_with("--allow-unlike compares them anyway"), "{refused}");
+    let found = difference(&before, &after, true).unwrap();
+    assert_eq!(found.warnings[0], []);
+    assert!(
+        matches!(&found.warnings[1][..], [Warning::Unlike { fields }] if fields[0].field == "kernel_release")
+    );
+}
+
+#[test]
+fn facts_of_an_arm_are_no_difference_between_hosts_whatever_ran_first() {
+    let (before, mut after) = two();
+    let first = before.runs[0].run.cell.arm.clone();
+    // Also with another number of guests, which have fewer facts.
+    after
+        .runs
+        .sort_by_key(|stored| (stored.run.cell.arm == first, std::cmp::Reverse(stored.run.cell.guests)));
+    assert_ne!(after.runs[0].run.cell.arm, first);
+    assert_ne!(after.runs[0].run.fingerprint.modules, before.runs[0].run.fingerprint.modules);
+    let unlike = difference(&before, &after, false).unwrap().unlike;
+    assert_eq!(unlike.iter().map(|unlike| unlike.field.as_str()).collect::<Vec<_>>(), ["kernel_release"]);
+}
+
+#[test]
+fn without_the_baseline_no_effect_is_compared() {
+    let three = || {
+        let mut collected = study(&Made { counts: vec![1], workloads: vec!["pread"], ..Made::default() });
+        let level =
+            |name: &str| super::super::LevelFacts { name: name.to_owned(), settings: name.to_owned() };
+        collected.facts.factors[0].levels.insert(0, level("default"));
+        collected.facts.factors[0].baseline = "default".to_owned();
+        collected
+    };
+    let found = difference(&three(), &three(), false).unwrap();
+    assert!(!found.rows.is_empty() && found.effects.is_empty(), "{:?}", found.effects);
+    assert_eq!(found.warnings, [[Warning::NoBaseline], [Warning::NoBaseline]]);
+}
+
+#[test]
+fn an_effect_is_that_against_the_arm_which_the_report_compares_with() {
+    let both = super::super::synthetic::of_two_kinds();
+    let found = difference(&both, &both, false).unwrap();
+    let report = super::super::analyse(&both, false).unwrap();
+    let figure = report.figures.iter().find(|figure| figure.metric == "throughput").unwrap();
+    for point in &figure.points {
+        let is_of_point = |row: &&EffectRow| {
+            (&row.figure.workload, &row.figure.metric, row.figure.guests)
+                == (&figure.workload, &figure.metric, point.guests)
+        };
+        let [effect] = found.effects.iter().filter(is_of_point).collect::<Vec<_>>()[..] else { panic!() };
+        let comparison = &point.comparisons[0];
+        assert_eq!((effect.arm, effect.baseline), (comparison.arm, comparison.baseline));
+        assert_eq!(effect.effects, [comparison.change; 2]);
+    }
 }

@@ -75,19 +75,27 @@ pub(super) fn likeness(runs: &[StoredRun], arms: &[Arm]) -> Likeness {
     likeness
 }
 
-/// The differences between two hosts, by the first run of each.
+/// The differences between two hosts and their guests: between the first runs of each arm with equal numbers of guests. Facts
+/// may differ between arms, and runs of fewer guests have fewer.
 pub(super) fn between(before: &[StoredRun], after: &[StoredRun]) -> Vec<Unlike> {
-    let (Some(before), Some(after)) = (before.first(), after.first()) else { return Vec::new() };
-    let (before, after) = (facts(before), facts(after));
-    let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    fields
-        .into_iter()
-        .filter(|field| before.get(*field) != after.get(*field))
-        .map(|field| Unlike {
-            field: field.clone(),
-            values: vec![before.get(field).cloned(), after.get(field).cloned()],
-        })
-        .collect()
+    type First<'a> = BTreeMap<(&'a BTreeMap<String, String>, u32), &'a StoredRun>;
+    fn first(runs: &[StoredRun]) -> First<'_> {
+        let each = runs.iter().rev();
+        each.map(|stored| ((&stored.run.cell.arm, stored.run.cell.guests), stored)).collect()
+    }
+    let (before, after) = (first(before), first(after));
+    let mut unlike: BTreeMap<String, Unlike> = BTreeMap::new();
+    for (before, after) in before.iter().filter_map(|(place, before)| Some((before, after.get(place)?))) {
+        let (before, after) = (facts(before), facts(after));
+        for field in before.keys().chain(after.keys()) {
+            let values = [&before, &after].map(|facts| facts.get(field).cloned());
+            if values[0] != values[1] {
+                let differs = || Unlike { field: field.clone(), values: values.to_vec() };
+                unlike.entry(field.clone()).or_insert_with(differs);
+            }
+        }
+    }
+    unlike.into_values().collect()
 }
 
 /// All facts of a run's host and guests by name.

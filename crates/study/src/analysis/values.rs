@@ -62,6 +62,20 @@ impl Series {
         scale_of(self.unit, self.values.values().flat_map(|blocks| blocks.values().copied()))
     }
 
+    /// The values of the blocks that are wanted.
+    fn of_blocks(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        let chosen = |all: &BTreeMap<(u32, usize), ByBlock>| -> BTreeMap<(u32, usize), ByBlock> {
+            let each = all.iter().map(|(&place, blocks)| {
+                let blocks = blocks.iter().filter(|(block, _)| wanted(**block));
+                (place, blocks.map(|(&block, &value)| (block, value)).collect::<ByBlock>())
+            });
+            each.filter(|(_, blocks)| !blocks.is_empty()).collect()
+        };
+        let mut part = Self { values: chosen(&self.values), over: chosen(&self.over), ..self.clone() };
+        part.is_of_few = part.has_few();
+        part
+    }
+
     fn has_few(&self) -> bool {
         let each = self.values.keys().map(|&(guests, arm)| self.counts(guests, arm));
         let all: Option<Vec<_>> = each.collect();
@@ -94,6 +108,23 @@ pub(super) struct Unused {
     pub(super) repeated: usize,
 }
 
+/// The figures of two studies of one plan, those of the first and of the second. A reason that only one of them has seen has
+/// the value 0 in the other one's runs, as within a study.
+pub(super) fn series_of_both(
+    [first, second]: [&[StoredRun]; 2],
+    arms: &[Arm],
+    workloads: &[String],
+) -> Vec<[Series; 2]> {
+    let own = first.iter().map(|stored| stored.run.cell.block.saturating_add(1)).max().unwrap_or(0);
+    let moved = second.iter().cloned().map(|mut stored| {
+        stored.run.cell.block = stored.run.cell.block.saturating_add(own);
+        stored
+    });
+    let runs: Vec<StoredRun> = first.iter().cloned().chain(moved).collect();
+    let all = series(&runs, arms, workloads).0;
+    all.iter().map(|one| [one.of_blocks(|block| block < own), one.of_blocks(|block| block >= own)]).collect()
+}
+
 /// The figures of `runs`: those of workloads first, each workload's in the order of its first run.
 pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> (Vec<Series>, Unused) {
     let mut unused = Unused::default();
@@ -112,7 +143,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
         }
     }
     let mut found: Vec<Series> = Vec::new();
-    let mut places: BTreeMap<(Source, String, String), usize> = BTreeMap::new();
+    let mut places: BTreeMap<(Source, String, String, Unit), usize> = BTreeMap::new();
     let mut over: BTreeMap<Place, Over> = BTreeMap::new();
     let mut in_order: Vec<&Run> = last.into_values().collect();
     let place =
@@ -131,7 +162,7 @@ pub(super) fn series(runs: &[StoredRun], arms: &[Arm], workloads: &[String]) -> 
                 unused.not_numbers.insert(format!("{} of {}", metric.name, run.cell.workload));
                 continue;
             }
-            let key = (source, run.cell.workload.clone(), metric.name.clone());
+            let key = (source, run.cell.workload.clone(), metric.name.clone(), metric.unit);
             let at = *places.entry(key).or_insert_with(|| {
                 found.push(Series {
                     workload: run.cell.workload.clone(),

@@ -52,7 +52,7 @@ pub enum Warning {
         /// The number of blocks that hold every arm.
         blocks: usize,
     },
-    /// The baseline of the plan never ran, so nothing is compared.
+    /// The baseline of the plan never ran, so no arm is compared with it.
     NoBaseline,
     /// Figures that were not finite in some run.
     NotNumbers {
@@ -163,7 +163,9 @@ impl fmt::Display for Warning {
                  Six repeats are enough",
                 whole(*blocks)
             ),
-            Self::NoBaseline => write!(f, "The baseline of the plan has no run, so nothing is compared"),
+            Self::NoBaseline => {
+                write!(f, "The baseline of the plan has no run, so no arm is compared with it")
+            }
             Self::NotNumbers { figures } => {
                 write!(f, "Left out because it was not a number: ")?;
                 list(f, figures.iter().cloned())

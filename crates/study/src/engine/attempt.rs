@@ -233,6 +233,7 @@ impl Engine<'_> {
             return Err(in_force.contradictions.join("; ").into());
         }
         let workload = self.workloads[slot.workload].as_ref();
+        run.warnings.extend(workload.warning());
         for (number, outputs) in outputs.iter().enumerate() {
             let metrics = workload.parse(outputs).map_err(|error| error.to_string())?;
             match run.guests.get_mut(number) {

@@ -62,6 +62,10 @@ impl Rig for Here<'_> {
         self.levels.undo()
     }
 
+    fn left_over(&mut self) -> Vec<String> {
+        self.levels.left_over()
+    }
+
     fn fingerprint(&mut self) -> Fingerprint {
         Fingerprint::read(&self.root).unwrap_or_default()
     }

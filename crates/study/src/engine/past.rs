@@ -1,10 +1,13 @@
 //! The earlier runs of a study.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Plan;
 use crate::record::{Cell, Run};
+use crate::schedule::{Enough, Schedule, enough};
 
 /// Runs and attempts of earlier sessions, and of this session before its connection was lost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +38,35 @@ impl Past {
         }
         let spent = runs.iter().chain(failed).map(|run| run.spent).fold(0.0, f64::max);
         Self { runs: runs.to_vec(), tried, spent }
+    }
+
+    /// Tests whether no run of the plan is left to be made: its stop rule is met, and no block lacks a run.
+    pub fn is_complete(&self, plan: &Plan, seed: u64) -> bool {
+        let schedule = Schedule::new(plan, seed);
+        let is_whole = |block: u32| {
+            let mut slots = schedule.block(block).into_iter().flat_map(|arm| arm.slots);
+            slots.all(|slot| self.is_done(&slot.cell))
+        };
+        let mut blocks = 0;
+        while self.is_over(plan, blocks, self.spent).is_none() {
+            // A block that was not begun is not whole.
+            if !is_whole(blocks) {
+                return false;
+            }
+            blocks += 1;
+        }
+        true
+    }
+
+    /// The reason to begin no block after the first `blocks`, if any. Blocks that were begun are completed.
+    pub(super) fn is_over(&self, plan: &Plan, blocks: u32, spent: f64) -> Option<Enough> {
+        let each = Schedule::new(plan, 0).runs_per_block().max(1);
+        let tried = self.tried.keys().map(|position| position / each);
+        let begun = self.runs.iter().map(|run| run.cell.block).chain(tried).max();
+        if begun.is_some_and(|last| last >= blocks) {
+            return None;
+        }
+        enough(plan, blocks, Duration::from_secs_f64(spent.max(0.0)), &self.runs)
     }
 
     pub(super) fn is_done(&self, cell: &Cell) -> bool {

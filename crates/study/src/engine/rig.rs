@@ -22,6 +22,11 @@ pub trait Rig {
     /// Undoes all changes; returns those that could not be undone.
     fn undo(&mut self) -> Vec<String>;
 
+    /// Changes of earlier sessions that are still in force, as text.
+    fn left_over(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The current fingerprint of the host.
     fn fingerprint(&mut self) -> Fingerprint;
 

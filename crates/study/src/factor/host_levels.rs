@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use knobs::{Actions, After, Change, Changes, Entry, Lasting, Made, Outcome};
+use knobs::{
+    Actions, After, Change, Changes, Entry, Lasting, Made, Outcome, Restore, RestoredChange, restore,
+};
 
 use super::level::setting_path;
 use super::modules::{self, Wanted};
@@ -46,6 +48,21 @@ impl<A: Actions + Clone> HostLevels<A> {
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
     }
 
+    /// Changes of earlier sessions of this command that were not undone, a line for each. None is known to users who may not
+    /// read the journal.
+    pub fn left_over(&mut self) -> Vec<String> {
+        let only_look = Restore { dry_run: true, ..Restore::default() };
+        let Ok(found) = restore(&self.root, &mut self.actions, only_look) else { return Vec::new() };
+        let ours = found.changes.into_iter().filter(|change| change.entry.command == self.command);
+        ours.filter_map(|RestoredChange { entry, outcome }| match outcome {
+            // Another session that runs undoes its own changes.
+            Outcome::Held { pid } if u32::try_from(pid) != Ok(std::process::id()) => None,
+            Outcome::WouldUndo => Some(not_undone(&entry, "its process ended before")),
+            outcome => left(&entry, &Ok(outcome)),
+        })
+        .collect()
+    }
+
     fn apply_all(&mut self, levels: &[&Level]) -> Result<(), ApplyError> {
         for (module, wanted) in modules::wanted(levels)? {
             self.set_module(&module, &wanted)?;
@@ -87,7 +104,9 @@ impl<A: Actions + Clone> HostLevels<A> {
             return Ok(());
         }
         modules::wait_until_free(&self.root, module)?;
-        let parameters = wanted.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let mut parameters: knobs::Parameters =
+            wanted.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        parameters.extend(modules::cleared(&self.root, module, wanted, &differing));
         self.make(Change::Load { module: module.to_owned(), parameters })?;
         match modules::differing(&self.root, module, wanted)?.into_iter().next() {
             None => Ok(()),
@@ -138,7 +157,11 @@ fn left(entry: &Entry, outcome: &Result<Outcome, knobs::Error>) -> Option<String
         Ok(Outcome::Undone | Outcome::Already { .. } | Outcome::WouldUndo) => return None,
         Err(error) => error.to_string(),
     };
-    Some(format!("Change {} was not undone, see `exitless restore --dry-run`: {why}", entry.id))
+    Some(not_undone(entry, &why))
+}
+
+fn not_undone(entry: &Entry, why: &str) -> String {
+    format!("Change {} was not undone, see `exitless restore --dry-run`: {why}", entry.id)
 }
 
 #[cfg(test)]

@@ -32,8 +32,14 @@ impl Actions for Machine {
         let home = self.root.join("sys/module").join(module);
         fs::create_dir_all(home.join("parameters")).unwrap();
         fs::write(home.join("refcnt"), "0\n").unwrap();
-        for (name, default) in [("enable_apicv", "Y"), ("nested", "Y"), ("ple_gap", "128"), ("stubborn", "N")]
-        {
+        for (name, default) in [
+            ("enable_apicv", "Y"),
+            ("nested", "Y"),
+            ("ple_gap", "128"),
+            ("stubborn", "N"),
+            ("enable_ipiv", "N"),
+            ("enable_device_posted_irqs", "N"),
+        ] {
             let given = parameters.get(name).filter(|_| name != "stubborn").map_or(default, String::as_str);
             let value = match given {
                 "1" => "Y",
@@ -121,6 +127,28 @@ fn a_parameter_goes_there_and_back() {
         .apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = true, ple_gap = 128 } }")])
         .unwrap();
     assert_eq!(machine.ran(), Vec::<String>::new());
+}
+
+#[test]
+fn what_kvm_keeps_cleared_is_given_where_apicv_is_switched_on() {
+    let (root, machine, mut levels) = host();
+    fs::write(root.path().join(PARAMETER), "N\n").unwrap();
+    levels.apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = 1 } }")]).unwrap();
+    let posting = "\"enable_device_posted_irqs\": \"1\"";
+    let given = format!("load kvm_intel {{\"enable_apicv\": \"1\", {posting}, \"enable_ipiv\": \"1\"}}");
+    assert_eq!(machine.ran()[1], given);
+    levels.undo();
+    fs::write(root.path().join(PARAMETER), "N\n").unwrap();
+    machine.ran();
+    let without = level("module_parameters = { kvm_intel = { enable_apicv = 1, enable_ipiv = 0 } }");
+    levels.apply(&[&without]).unwrap();
+    assert_eq!(machine.ran()[1], given.replace("\"enable_ipiv\": \"1\"", "\"enable_ipiv\": \"0\""));
+    levels.undo();
+    // Where APICv is on already, they are off because somebody wants them so.
+    fs::write(root.path().join(PARAMETER), "Y\n").unwrap();
+    machine.ran();
+    levels.apply(&[&level("module_parameters = { kvm_intel = { enable_apicv = 1, ple_gap = 0 } }")]).unwrap();
+    assert!(!machine.ran()[1].contains("enable_ipiv"));
 }
 
 #[test]
@@ -279,4 +307,23 @@ fn a_panic_takes_back_too() {
     }));
     assert!(panicked.is_err());
     assert_eq!(read(&root, "proc/sys/kernel/numa_balancing"), "1");
+}
+
+#[test]
+fn changes_of_a_session_whose_process_ended_are_told() {
+    let (root, machine, mut levels) = host();
+    let level: Level =
+        toml::from_str("name = \"x\"\nfiles = { \"/sys/module/kvm/parameters/halt_poll_ns\" = 0 }").unwrap();
+    assert_eq!(levels.left_over(), Vec::<String>::new());
+    levels.apply(&[&level]).unwrap();
+    let command = levels.command.clone();
+    std::mem::forget(levels);
+    let mut later = HostLevels::new(root.path(), machine.clone(), command);
+    assert!(
+        matches!(&later.left_over()[..], [only] if only.contains("Change 1 was not undone")),
+        "{:?}",
+        later.left_over()
+    );
+    let mut other = HostLevels::new(root.path(), machine.clone(), vec!["other".to_owned()]);
+    assert_eq!(other.left_over(), Vec::<String>::new());
 }

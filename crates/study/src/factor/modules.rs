@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use host::kvm::KEPT_BY_KVM;
+use host::switch;
 use host::vms::Vms;
 
 use super::{ApplyError, Level, Setting};
@@ -52,6 +54,23 @@ pub(super) fn differing(root: &Path, module: &str, wanted: &Wanted) -> Result<Wa
         }
     }
     Ok(differing)
+}
+
+/// Parameters to be given beside these: where the module was loaded without APICv or AVIC, `kvm` keeps them cleared.
+pub(super) fn cleared(
+    root: &Path,
+    module: &str,
+    wanted: &Wanted,
+    differing: &Wanted,
+) -> Vec<(String, String)> {
+    let is_on =
+        |name| differing.get(name).and_then(|value: &Setting| switch(&value.to_string())) == Some(true);
+    if !is_on("avic") && !is_on("enable_apicv") {
+        return Vec::new();
+    }
+    let off = |name: &&str| switch(&found(root, module, name)) == Some(false);
+    let names = KEPT_BY_KVM.iter().filter(|name| !wanted.contains_key(**name)).filter(|name| off(name));
+    names.map(|name| ((*name).to_owned(), "1".to_owned())).collect()
 }
 
 /// The current value of a parameter.

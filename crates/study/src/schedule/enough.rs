@@ -25,8 +25,8 @@ pub enum Enough {
     Blocks,
 }
 
-/// The reason to stop after so many complete blocks, if any; `spent` is the time since the start of the study
-/// without pauses.
+/// The reason to stop after the first `blocks`, if any; `spent` is the time since the start of the study without pauses. Runs
+/// of later blocks do not count.
 ///
 /// The plan's repeats are always made.
 pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option<Enough> {
@@ -41,7 +41,8 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
         return Some(Enough::Blocks);
     }
     let narrow = until.interval_percent.filter(|_| blocks >= LEAST_FOR_WIDTH);
-    let narrow = narrow.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs));
+    let runs = || runs.iter().filter(|run| run.cell.block < blocks);
+    let narrow = narrow.is_some_and(|percent| all_narrow(plan, &until.metrics, percent, runs()));
     narrow.then_some(Enough::Narrow)
 }
 
@@ -49,8 +50,8 @@ pub fn enough(plan: &Plan, blocks: u32, spent: Duration, runs: &[Run]) -> Option
 type Figures = BTreeMap<String, f64>;
 
 /// Tests whether the interval of each figure is narrow in each arm of the plan, also in one whose runs all failed.
-fn all_narrow(plan: &Plan, names: &[String], percent: f64, runs: &[Run]) -> bool {
-    let figures: BTreeMap<&Cell, Figures> = runs.iter().map(|run| (&run.cell, figures(run, names))).collect();
+fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterator<Item = &'a Run>) -> bool {
+    let figures: BTreeMap<&Cell, Figures> = runs.map(|run| (&run.cell, figures(run, names))).collect();
     let counts = |arm: &Arm| plan.guests_of(arm).unwrap_or_else(|_| plan.guests.clone()).counts();
     let (baseline, others): (Vec<Arm>, Vec<Arm>) =
         plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));

@@ -157,3 +157,12 @@ fn the_budget_counts_after_the_repeats() {
     assert_eq!(enough(&plan, 2, LONG, &[]), Some(Enough::Budget));
     assert_eq!(enough(&plan, 2, Duration::from_secs(60), &[]), None);
 }
+
+#[test]
+fn runs_of_later_blocks_do_not_make_an_interval_narrow() {
+    let plan = plan("until = { interval_percent = 2.0, blocks = 40 }");
+    let mut runs = runs(LEAST_FOR_WIDTH + 1, 0.001);
+    runs.retain(|run| run.cell.block != 1);
+    assert_eq!(enough(&plan, LEAST_FOR_WIDTH + 1, Duration::ZERO, &runs), Some(Enough::Narrow));
+    assert_eq!(enough(&plan, LEAST_FOR_WIDTH, Duration::ZERO, &runs), None);
+}

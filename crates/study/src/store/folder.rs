@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use exits::counted;
 use serde_json::Value;
 
 use super::json;
-use super::{FAILED, PLAN, RUN, RUNS, STUDY, StoreError};
+use super::{DAMAGED, FAILED, PLAN, RUN, RUNS, STUDY, StoreError};
 use crate::plan::Plan;
 use crate::record::{Run, STUDY_FORMAT, Study};
+use crate::stream::Asked;
 
 /// The complete parts of a result.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,10 +56,12 @@ impl StudyFolder {
 
     fn leave_strangers_out(&mut self) {
         let plan = &self.study.plan;
+        let asked = Asked::of(plan, self.study.seed);
+        let stranger = |run: &Run| stranger(run, plan, &asked);
         let warnings = &mut self.warnings;
         let mut seen = BTreeSet::new();
         self.runs.retain(|kept| {
-            let why = match stranger(&kept.run, plan) {
+            let why = match stranger(&kept.run) {
                 None if kept.run.failure.is_some() => {
                     Some("it is a failed run in the place of a complete one".to_owned())
                 }
@@ -66,7 +70,7 @@ impl StudyFolder {
             };
             note(warnings, kept, why)
         });
-        self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run, plan)));
+        self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run)));
     }
 }
 
@@ -78,8 +82,8 @@ fn note(warnings: &mut Vec<String>, kept: &KeptRun, why: Option<String>) -> bool
     why.is_none()
 }
 
-/// The reason why a run does not belong to the plan, if any.
-pub(super) fn stranger(run: &Run, plan: &Plan) -> Option<String> {
+/// The reason why a run does not belong to the plan, if any. Its position follows from the seed, which may not be known.
+pub(super) fn stranger(run: &Run, plan: &Plan, asked: &Asked) -> Option<String> {
     let cell = &run.cell;
     if !plan.workloads.iter().any(|workload| workload.name == cell.workload) {
         return Some(format!("the plan has no workload {:?}", cell.workload));
@@ -90,13 +94,24 @@ pub(super) fn stranger(run: &Run, plan: &Plan) -> Option<String> {
                 .get(&factor.name)
                 .is_some_and(|name| factor.levels.iter().any(|level| level.name == *name))
         });
-    (!known).then(|| format!("the plan has no arm {:?}", cell.arm))
+    if !known {
+        return Some(format!("the plan has no arm {:?}", cell.arm));
+    }
+    let guests = || counted(u64::from(cell.guests), "guest");
+    (!asked.has_cell(cell)).then(|| format!("the plan has no block {} of it with {}", cell.block, guests()))
+}
+
+/// Tests whether a name below `failed` is that of a damaged run, which was moved there to be made again.
+fn was_damaged(name: &str) -> bool {
+    let is_number = |rest: &str| rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok());
+    name.rsplit_once(DAMAGED).is_some_and(|(_, rest)| rest.is_empty() || is_number(rest))
 }
 
 fn kept(folder: &Path, place: &str, warnings: &mut Vec<String>) -> Result<Vec<KeptRun>, StoreError> {
+    let is_of_failed = place == FAILED;
     let place = folder.join(place);
     let mut runs = Vec::new();
-    for name in names(&place)? {
+    for name in names(&place)?.into_iter().filter(|name| !(is_of_failed && was_damaged(name))) {
         let folder = place.join(name);
         match json::read::<Run>(&folder.join(RUN)) {
             Ok(run) => runs.push(KeptRun { run, folder }),

@@ -3,7 +3,7 @@
 use crate::engine::Past;
 use crate::plan::Plan;
 use crate::record::Cell;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Slot};
 
 /// The most blocks of a plan whose stop rule names no number: as many as a plan can name.
 const MOST_BLOCKS: u32 = 10_000;
@@ -31,8 +31,17 @@ impl Asked {
 
     /// Tests whether the schedule has this cell at this position.
     pub fn has(&self, cell: &Cell, position: u32) -> bool {
+        self.slot(cell).is_some_and(|slot| slot.position == position)
+    }
+
+    /// Tests whether the schedule has this cell, whatever the seed is.
+    pub(crate) fn has_cell(&self, cell: &Cell) -> bool {
+        self.slot(cell).is_some()
+    }
+
+    fn slot(&self, cell: &Cell) -> Option<Slot> {
         let slots = || self.schedule.block(cell.block).into_iter().flat_map(|arm| arm.slots);
-        cell.block < self.blocks && slots().any(|slot| slot.position == position && slot.cell == *cell)
+        (cell.block < self.blocks).then(|| slots().find(|slot| slot.cell == *cell)).flatten()
     }
 
     /// Tests whether a run of this cell at this position is still to be made after the runs of `past`.

@@ -8,7 +8,7 @@ use stats::{Contrast, Interval, Scale};
 
 use super::{Published, Suite, SuiteStudy, is_part};
 use crate::Unit;
-use crate::analysis::{Arm, Collected, Comparison, Findings, analyse, difference};
+use crate::analysis::{Arm, Collected, Comparison, Findings, Warning, analyse, difference};
 use crate::store::StudyFolder;
 
 /// Format version of [`SuiteOutcome`].
@@ -24,12 +24,15 @@ pub struct MadeStudy {
     pub collected: Collected,
     /// Its findings, or as text why it has none.
     pub findings: Result<Findings, String>,
+    /// Runs of different hosts are compared.
+    pub allow_unlike: bool,
 }
 
-impl From<Collected> for MadeStudy {
-    fn from(collected: Collected) -> Self {
-        let findings = analyse(&collected, false).map_err(|error| error.to_string());
-        Self { collected, findings }
+impl MadeStudy {
+    /// Analyses a study, whose runs of one arm must be from one host unless `allow_unlike` is set.
+    pub fn new(collected: Collected, allow_unlike: bool) -> Self {
+        let findings = analyse(&collected, allow_unlike).map_err(|error| error.to_string());
+        Self { collected, findings, allow_unlike }
     }
 }
 
@@ -62,6 +65,8 @@ pub struct StudyOutcome {
     pub emulated: Option<String>,
     /// The reason why nothing is compared, if nothing is.
     pub why_not: Option<String>,
+    /// Warnings that make the figures unreliable until they are explained.
+    pub warnings: Vec<Warning>,
     /// The figures, in the suite's order.
     pub figures: Vec<FigureOutcome>,
 }
@@ -103,6 +108,8 @@ pub enum Agreement {
     Agrees,
     /// They do not, and both changes have the same sign.
     SameSign,
+    /// The interval excludes zero, and the published range includes it, without a change of this sign.
+    OnlyHere,
     /// The interval excludes zero, and the published change has the other sign.
     OtherSign,
     /// The interval includes zero, and not the published change.
@@ -117,12 +124,13 @@ pub fn outcome(suite: &Suite, folder: &SuiteFolder) -> SuiteOutcome {
     SuiteOutcome { format: SUITE_FORMAT, name: suite.name.clone(), title: suite.title.clone(), studies }
 }
 
-/// Reads the studies of a suite from its result's folder. Those that were not begun are left out.
-pub fn read(suite: &Suite, folder: &Path) -> SuiteFolder {
+/// Reads the studies of a suite from its result's folder. Those that were not begun are left out. `allow_unlike` as in
+/// [`MadeStudy::new`].
+pub fn read(suite: &Suite, folder: &Path, allow_unlike: bool) -> SuiteFolder {
     let begun =
         suite.studies.iter().filter(|study| folder.join(&study.name).join(crate::store::STUDY).exists());
     let read = |study: &SuiteStudy| match StudyFolder::open(&folder.join(&study.name)) {
-        Ok(read) => Ok(Collected::from(read).into()),
+        Ok(read) => Ok(MadeStudy::new(read.into(), allow_unlike)),
         Err(error) => Err(error.to_string()),
     };
     begun.map(|study| (study.name.clone(), read(study))).collect()
@@ -136,9 +144,9 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
         Some(Err(error)) => Err(error.clone()),
         Some(Ok(made)) => compared(study, made, folder),
     };
-    let (measured, why_not) = match compared {
-        Ok(measured) => (measured, None),
-        Err(why) => (vec![None; study.figures.len()], Some(why)),
+    let (Compared { measured, warnings }, why_not) = match compared {
+        Ok(compared) => (compared, None),
+        Err(why) => (Compared { measured: vec![None; study.figures.len()], warnings: Vec::new() }, Some(why)),
     };
     let figures = study.figures.iter().zip(measured).map(|(published, measured)| FigureOutcome {
         published: published.clone(),
@@ -151,26 +159,31 @@ fn of_study(study: &SuiteStudy, folder: &SuiteFolder) -> StudyOutcome {
         failed: collected.map_or(0, |collected| collected.failed.len()),
         emulated: collected.and_then(|collected| collected.facts.emulated.clone()),
         why_not,
+        warnings: warnings.into_iter().filter(Warning::is_grave).collect(),
         figures: figures.collect(),
         study: SuiteStudy { figures: Vec::new(), ..study.clone() },
     }
 }
 
-fn compared(
-    study: &SuiteStudy,
-    made: &MadeStudy,
-    folder: &SuiteFolder,
-) -> Result<Vec<Option<Measured>>, String> {
+/// The measured figures of a study, and the doubts about them.
+struct Compared {
+    measured: Vec<Option<Measured>>,
+    warnings: Vec<Warning>,
+}
+
+fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Result<Compared, String> {
     let Some(against) = &study.against else {
         let findings = made.findings.as_ref().map_err(Clone::clone)?;
-        return Ok(study.figures.iter().map(|published| within(published, findings)).collect());
+        let measured = study.figures.iter().map(|published| within(published, findings)).collect();
+        return Ok(Compared { measured, warnings: findings.warnings.clone() });
     };
     let before = match folder.get(against) {
         None => return Err(format!("{against}, with which it is compared, was not made yet")),
         Some(Err(error)) => return Err(error.clone()),
         Some(Ok(before)) => before,
     };
-    let difference = difference(&before.collected, &made.collected).map_err(|error| error.to_string())?;
+    let difference = difference(&before.collected, &made.collected, made.allow_unlike)
+        .map_err(|error| error.to_string())?;
     let between = |published: &Published| {
         let row = difference.rows.iter().find(|row| {
             row.figure.workload == published.workload
@@ -180,7 +193,8 @@ fn compared(
         })?;
         measured(row.figure.unit, row.levels, row.change?)
     };
-    Ok(study.figures.iter().map(between).collect())
+    let measured = study.figures.iter().map(between).collect();
+    Ok(Compared { measured, warnings: difference.warnings.concat() })
 }
 
 /// The figure in the comparison of an arm with the baseline.
@@ -230,6 +244,7 @@ fn agreement(published: &[f64], measured: &Measured) -> Option<Agreement> {
         () if least <= high && low <= most => Agreement::Agrees,
         () if least <= 0.0 && most >= 0.0 => Agreement::NotSeen,
         () if (least > 0.0 && high > 0.0) || (most < 0.0 && low < 0.0) => Agreement::SameSign,
+        () if low <= 0.0 && high >= 0.0 => Agreement::OnlyHere,
         () => Agreement::OtherSign,
     })
 }

@@ -36,7 +36,7 @@ fn suite(figures: Vec<Published>, against: Option<&str>) -> Suite {
 }
 
 fn folder(made: &[(&str, Made)]) -> SuiteFolder {
-    made.iter().map(|(name, made)| ((*name).to_owned(), Ok(study(made).into()))).collect()
+    made.iter().map(|(name, made)| ((*name).to_owned(), Ok(MadeStudy::new(study(made), false)))).collect()
 }
 
 fn agreements(outcome: &SuiteOutcome) -> Vec<Option<Agreement>> {
@@ -51,6 +51,8 @@ fn a_measured_change_is_held_against_the_published_one() {
         published("throughput", &[0.5, 2.9]),
         published("throughput", &[40.0]),
         published("throughput", &[-20.0]),
+        published("throughput", &[0.0]),
+        published("throughput", &[-1.0, 0.0]),
         published("throughput", &[]),
         published("exits.INTERRUPT_WINDOW", &[-100.0]),
         published("exits.nothing", &[-100.0]),
@@ -65,6 +67,8 @@ fn a_measured_change_is_held_against_the_published_one() {
             Some(Agreement::Agrees),
             Some(Agreement::SameSign),
             Some(Agreement::OtherSign),
+            Some(Agreement::OnlyHere),
+            Some(Agreement::OnlyHere),
             None,
             Some(Agreement::Agrees),
             None,
@@ -73,7 +77,7 @@ fn a_measured_change_is_held_against_the_published_one() {
         ]
     );
     let figures = &outcome.studies[0].figures;
-    let windows = figures[5].measured.unwrap();
+    let windows = figures[7].measured.unwrap();
     assert!(
         (windows.change + 100.0).abs() < 1e-9 && !windows.in_points && windows.levels[1] == 0.0,
         "{windows:?}"
@@ -81,7 +85,7 @@ fn a_measured_change_is_held_against_the_published_one() {
     let ends = windows.interval.unwrap();
     assert!(ends.low <= -100.0 && -100.0 <= ends.high && ends.high < 0.0, "{ends:?}");
     assert_eq!(figures[0].measured.unwrap().repeats, 8);
-    assert_eq!(figures[6].measured, None);
+    assert_eq!(figures[8].measured, None);
 }
 
 #[test]
@@ -122,4 +126,26 @@ fn too_few_repeats_and_missing_studies_are_told() {
         outcome(&suite(figures(), None), &broken).studies[0].why_not.as_deref(),
         Some("study.json ends early")
     );
+}
+
+#[test]
+fn runs_of_unlike_hosts_are_compared_on_request_and_the_outcome_says_so() {
+    let mut collected = study(&Made::default());
+    collected.runs[0].run.fingerprint.kernel_release = Some("6.19.0-example".to_owned());
+    let made = |allow: bool| {
+        let folder = [("before", study(&Made::default())), ("after", collected.clone())];
+        folder.map(|(name, one)| (name.to_owned(), Ok(MadeStudy::new(one, allow)))).into()
+    };
+    let arm = BTreeMap::from([("apicv".to_owned(), "on".to_owned())]);
+    for against in [None, Some("before")] {
+        let figures =
+            vec![Published { guests: Some(1), arm: arm.clone(), ..published("throughput", &[3.0]) }];
+        let suite = suite(figures, against);
+        let refused = outcome(&suite, &made(false)).studies.pop().unwrap();
+        let why = refused.why_not.unwrap();
+        assert!(why.contains("kernel_release") && why.contains("--allow-unlike"), "{why}");
+        let allowed = outcome(&suite, &made(true)).studies.pop().unwrap();
+        assert!(allowed.why_not.is_none() && allowed.figures[0].measured.is_some());
+        assert!(matches!(&allowed.warnings[..], [Warning::Unlike { .. }]), "{:?}", allowed.warnings);
+    }
 }

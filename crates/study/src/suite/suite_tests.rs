@@ -53,6 +53,27 @@ fn a_suite_merges_settings_over_the_guests_of_its_plans() {
 }
 
 #[test]
+fn a_figure_against_another_study_names_one_of_several_numbers_of_guests() {
+    let study = |name: &str, more: &str| {
+        format!("[[studies]]\nname = {name:?}\nplan = \"iozone-disk-lab\"\ntarget = \"local\"\n{more}\n")
+    };
+    let plan = Shipped::find("iozone-disk-lab").unwrap().plan().unwrap();
+    let suite = |guests: &str| {
+        let levels = plan.arm_names(&plan.arms()[0]);
+        let figure = format!(
+            "[[studies.figures]]\nfigure = \"x\"\nworkload = {:?}\nmetric = \"throughput\"\narm = {levels:?}\n{guests}",
+            plan.workloads[0].name
+        );
+        let figure = figure.replace("\": \"", "\" = \"");
+        let text = study("off", "") + &study("on", &format!("against = \"off\"\n{figure}"));
+        Suite::read(&format!("name = \"x\"\ntitle = \"x\"\n{text}"), "x.toml")
+    };
+    let bad = suite("").unwrap_err().to_string();
+    assert!(bad.contains("studies[1].figures[0].guests: expected one of {"), "{bad}");
+    suite(&format!("guests = {}", plan.guests.counts()[0])).unwrap();
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_field() {
     for (from, to, why) in [
         ("name = \"ipi\"", "name = \"../x\"", "studies[0].name: expected lower-case letters"),

@@ -12,6 +12,7 @@ use super::recorded::Recorded;
 use super::step::{BEFORE, Best, TUNED, baseline, confirmation, step};
 use crate::analysis::Findings;
 use crate::plan::Plan;
+use crate::schedule::Schedule;
 
 /// The result of a step's study.
 #[derive(Debug)]
@@ -285,10 +286,8 @@ pub fn preview(plan: &TuningPlan) -> (Vec<String>, Vec<Preview>) {
 }
 
 /// The least number of runs of a step's study.
-#[must_use]
-pub fn runs(study: &Plan) -> u64 {
-    let points = study.arms().len() * study.guests.counts().len() * study.workloads.len();
-    points as u64 * u64::from(study.order.repeats)
+fn runs(study: &Plan) -> u64 {
+    u64::from(Schedule::new(study, 0).runs_per_block()) * u64::from(study.order.repeats)
 }
 
 /// The folder of a step's study below the result's.

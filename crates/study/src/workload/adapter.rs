@@ -44,6 +44,11 @@ pub(super) trait Adapter {
         None
     }
 
+    /// The reason why its settings keep it from reporting its work.
+    fn why_no_work(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The amount of work of the measured step.
     fn work(&self, _printed: &Printed<'_>) -> Result<f64, NotUnderstood> {
         Ok(0.0)

@@ -145,6 +145,14 @@ impl Fio {
         shell::line(words)
     }
 
+    /// Tests whether it runs for some time before it takes figures.
+    fn has_ramp(&self) -> bool {
+        match &self.job_file {
+            Some(text) => text.contains("ramp_time"),
+            None => self.ramp.is_some(),
+        }
+    }
+
     /// Enters the folder, and writes the job file if there is one.
     fn enter(&self, setting: &Setting<'_>) -> String {
         let job = |text: &String| format!("printf '%s\\n' {} >job.fio || exit\n", shell::quoted(text));
@@ -225,7 +233,13 @@ impl Adapter for Fio {
     }
 
     fn work_unit(&self) -> Option<WorkUnit> {
-        Some(WorkUnit::Operation)
+        (!self.has_ramp()).then_some(WorkUnit::Operation)
+    }
+
+    fn why_no_work(&self) -> Option<&'static str> {
+        self.has_ramp().then_some(
+            "fio does not count the operations of its ramp, but the VM exits of the ramp are counted",
+        )
     }
 
     fn work(&self, printed: &Printed<'_>) -> Result<f64, NotUnderstood> {

@@ -1,4 +1,4 @@
-use super::super::testing::{assert_figures, fixture, not_understood, plan, refused, script};
+use super::super::testing::{assert_figures, fixture, not_understood, outputs, plan, refused, script};
 use super::super::{Scene, Workload};
 
 fn settings(pattern: &str, more: &str) -> String {
@@ -89,5 +89,18 @@ fn settings_that_cannot_work_are_refused_by_field() {
     ] {
         let refused = refused(&settings);
         assert!(refused.contains(expected), "{refused}");
+    }
+}
+
+#[test]
+fn with_a_ramp_no_work_is_told_and_a_warning_is() {
+    let job = "job_file = \"[job]\\nrw=write\\nramp_time=5\"";
+    for (more, has_work) in [("", true), ("ramp = \"5s\"", false), (job, false)] {
+        let plan = plan(&settings("write", more));
+        let metrics = plan.parse(&outputs(&plan, &fixture("fio-write.json"))).unwrap();
+        let tells = |name: &str| name == "work.operations";
+        assert_eq!(metrics.iter().any(|metric| tells(&metric.name)), has_work, "{more}");
+        assert_eq!(plan.metrics().iter().any(|metric| tells(&metric.name)), has_work, "{more}");
+        assert_eq!(plan.warning().is_none(), has_work, "{:?}", plan.warning());
     }
 }

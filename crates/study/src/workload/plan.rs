@@ -129,6 +129,11 @@ impl Workload for WorkloadPlan {
         described
     }
 
+    fn warning(&self) -> Option<String> {
+        let why = self.tool.adapter().why_no_work()?;
+        Some(format!("VM exits are not given for each unit of work: {why}"))
+    }
+
     fn steps(&self, scene: &Scene) -> Steps {
         self.tool.adapter().steps(&Setting { name: &self.name, limit: self.limit(), scene })
     }

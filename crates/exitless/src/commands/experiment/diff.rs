@@ -23,12 +23,16 @@ pub(crate) struct Arguments {
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
+    /// Also compare results in which runs of one arm are from different hosts or guests; the comparison says so.
+    #[arg(long)]
+    allow_unlike: bool,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let (before, after) = (read(&arguments.before)?, read(&arguments.after)?);
-    let difference = difference(&before, &after).map_err(|error| Usage(error.to_string()))?;
+    let difference =
+        difference(&before, &after, arguments.allow_unlike).map_err(|error| Usage(error.to_string()))?;
     for side in [&before, &after] {
         warn_of(side);
     }

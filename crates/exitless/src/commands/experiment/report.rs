@@ -37,11 +37,11 @@ pub(crate) struct Arguments {
 /// Runs the subcommand.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.folder.join(suite::SUITE).is_file() {
-        if arguments.csv || arguments.output.is_some() || arguments.allow_unlike {
-            let what = "is a suite's; of the options only --json goes with it";
+        if arguments.csv || arguments.output.is_some() {
+            let what = "is a suite's; of the options only --json and --allow-unlike go with it";
             return Err(Usage(format!("{} {what}", arguments.folder.display())).into());
         }
-        return suite::report(&arguments.folder, arguments.json);
+        return suite::report(&arguments.folder, arguments.allow_unlike, arguments.json);
     }
     let collected = read(&arguments.folder)?;
     let is_damaged = !collected.damage.is_empty();

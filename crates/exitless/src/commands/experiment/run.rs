@@ -152,7 +152,7 @@ fn print(summary: &Summary, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{}: {}", words::failed(&reason), reason.why)?;
     }
     for what in &summary.not_undone {
-        writeln!(out, "Not undone: {what}; run `exitless restore`")?;
+        writeln!(out, "Not undone: {what}; run `exitless restore`, then the same command")?;
     }
     if summary.interrupted {
         writeln!(out, "Interrupted; the same command resumes it")?;

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use exits::counted;
+use guests::shell;
 use serde::Serialize;
 use study::plan::Plan;
 use study::schedule::Schedule;
-use study::suite::{MadeStudy, Suite, SuiteFolder, SuiteStudy, outcome, read};
+use study::suite::{MadeStudy, ShippedSuite, Suite, SuiteFolder, SuiteStudy, outcome, read};
 use study::target::Target;
 
 use super::PAGE;
@@ -35,8 +36,7 @@ pub(super) struct Options<'a> {
 /// Makes the missing runs of each study in turn. A study that fails does not stop the others.
 pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::Result<ExitCode> {
     let chosen = chosen(suite, options.only)?;
-    let folder =
-        options.output.map_or_else(|| PathBuf::from(format!("study-{}", suite.name)), Path::to_owned);
+    let folder = options.output.map_or_else(|| usual_folder(suite), Path::to_owned);
     begin(suite, &folder, text)?;
     let stop = interrupt::flag()?;
     let mut worst = 0;
@@ -56,7 +56,7 @@ pub(super) fn run(suite: &Suite, text: &str, options: &Options<'_>) -> anyhow::R
             break;
         }
     }
-    show(suite, &folder, options.json)?;
+    show(suite, text, &folder, options.allow_unlike, options.json)?;
     Ok(ExitCode::from(worst))
 }
 
@@ -104,7 +104,7 @@ fn make(
     let mut store = open(&folder.join(&study.name), &plan, &text, &study.target)?;
     let conclusion = make_runs(&mut store, &target, None, allow_unlike, stop)?;
     for what in &conclusion.not_undone {
-        eprintln!("exitless: not undone: {what}; run `exitless restore`");
+        eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
     }
     Ok(conclusion.enough.is_some() && conclusion.failed.is_empty() && conclusion.not_undone.is_empty())
 }
@@ -115,15 +115,32 @@ fn text(suite: &Suite, study: &SuiteStudy, plan: &Plan) -> anyhow::Result<String
     Ok(format!("# The plan {} with the settings of the suite {}.\n{plan}", study.plan, suite.name))
 }
 
-/// Writes the pages of the suite and of its studies, and prints the table.
-fn show(suite: &Suite, folder: &Path, json: bool) -> anyhow::Result<bool> {
-    let made = read(suite, folder);
+fn usual_folder(suite: &Suite) -> PathBuf {
+    PathBuf::from(format!("study-{}", suite.name))
+}
+
+/// The command that makes the suite again, in this folder.
+fn again(suite: &Suite, text: &str, folder: &Path) -> String {
+    let is_shipped = ShippedSuite::find(&suite.name).is_some_and(|shipped| shipped.text == text);
+    let given = if is_shipped { PathBuf::from(&suite.name) } else { folder.join(SUITE) };
+    let mut words = ["exitless", "experiment", "run"].map(str::to_owned).to_vec();
+    words.push(given.display().to_string());
+    if folder != usual_folder(suite) {
+        words.extend(["--output".to_owned(), folder.display().to_string()]);
+    }
+    shell::line(words)
+}
+
+/// Writes the pages of the suite and of its studies, and prints the table; tests whether something is damaged.
+fn show(suite: &Suite, text: &str, folder: &Path, allow_unlike: bool, json: bool) -> anyhow::Result<bool> {
+    let made = read(suite, folder, allow_unlike);
     let is_damaged =
         made.values().any(|read| read.as_ref().map_or(true, |read| !read.collected.damage.is_empty()));
     pages_of_studies(&made, folder)?;
     let outcome = outcome(suite, &made);
-    write_page(&folder.join(PAGE), &report::suite::page(&outcome, true))?;
-    write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome))?;
+    let again = again(suite, text, folder);
+    write_page(&folder.join(PAGE), &report::suite::page(&outcome, &again, true))?;
+    write_page(&folder.join(MARKDOWN), &report::suite::markdown(&outcome, &again))?;
     let mut out = std::io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &outcome)?;
@@ -145,12 +162,12 @@ fn pages_of_studies(made: &SuiteFolder, folder: &Path) -> anyhow::Result<()> {
 }
 
 /// `experiment report` of a suite's folder.
-pub(super) fn report(folder: &Path, json: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn report(folder: &Path, allow_unlike: bool, json: bool) -> anyhow::Result<ExitCode> {
     let file = folder.join(SUITE);
     let text =
         std::fs::read_to_string(&file).with_context(|| format!("Could not read {}", file.display()))?;
     let suite = Suite::read(&text, &file.display().to_string())?;
-    let is_damaged = show(&suite, folder, json)?;
+    let is_damaged = show(&suite, &text, folder, allow_unlike, json)?;
     Ok(ExitCode::from(if is_damaged { status::DAMAGED } else { 0 }))
 }
 
@@ -199,4 +216,29 @@ pub(super) fn check(suite: &Suite, json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out, "{name}: {plan} on {target}; {size}{more}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::experiment::given::Given;
+
+    #[test]
+    fn the_command_that_makes_a_suite_again_finds_it() {
+        let shipped = ShippedSuite::find("seeds").unwrap();
+        let seeds = shipped.suite().unwrap();
+        assert_eq!(again(&seeds, shipped.text, Path::new("study-seeds")), "exitless experiment run seeds");
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("result");
+        let (name, shown) = (shipped.name, folder.display());
+        let elsewhere = again(&seeds, shipped.text, &folder);
+        assert_eq!(elsewhere, format!("exitless experiment run {name} --output {shown}"));
+        // Of this name, with another text.
+        let text = format!("# Mine.\n{}", shipped.text);
+        begin(&seeds, &folder, &text).unwrap();
+        let own = again(&seeds, &text, &folder);
+        assert_eq!(own, format!("exitless experiment run {shown}/suite.toml --output {shown}"));
+        let found = Given::find(own.split(' ').nth(3).unwrap()).unwrap();
+        assert_eq!(found.suite().unwrap(), Some(seeds));
+    }
 }
