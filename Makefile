@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint
+.PHONY: help build fleet fleet-test dist dist-check demo check test soak matrix seeds bench instructions docs book lint fmt-check clippy deny fuzz fuzz-coverage miri setup setup-check setup-test setup-lint setup-fleet
 
 # rustup's cargo before an older one of the distribution; tools that scripts/setup built for this checkout.
 export PATH := $(CURDIR)/target/tools/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
@@ -27,11 +27,11 @@ build: setup ## Build the release binary and the agent for guests of studies
 	EXITLESS_COMMIT="$(COMMIT)" cargo build --release --locked --package exitless --package guest --bins
 	@echo "The binary: $(BINARY)"
 
-fleet: setup ## Build exitless-fleet, the program for many hosts (a workspace of its own)
+fleet: setup-fleet ## Build exitless-fleet, the program for many hosts (a workspace of its own)
 	cd fleet && cargo build --release --locked
 	@echo "The program: $(or $(CARGO_TARGET_DIR),fleet/target)/x86_64-unknown-linux-gnu/release/exitless-fleet"
 
-fleet-test: setup-check ## Run the tests of exitless-fleet
+fleet-test: setup-check setup-fleet ## Run the tests of exitless-fleet
 	cd fleet && cargo nextest run --locked --no-fail-fast --success-output final
 
 dist: setup ## Make the tarball, the packages and their checksums in target/dist (SIGN_KEY=...: signed by gpg)
@@ -112,3 +112,6 @@ setup-test:
 
 setup-lint:
 	@scripts/setup lint
+
+setup-fleet:
+	@scripts/setup fleet

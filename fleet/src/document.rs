@@ -133,7 +133,7 @@ struct Gathered {
     time: Option<DateTime<Utc>>,
     /// The version of exitless that wrote it.
     version: Option<String>,
-    /// Nanoseconds on the clock of its host at its end: of several documents in a file the later ends the higher.
+    /// Nanoseconds on the clock of its host at its end. Of a host's documents of one run the later ends the higher.
     clock_ns: Option<i64>,
     rows: Rows,
 }
@@ -198,16 +198,26 @@ pub fn rows(bytes: &[u8], origin: &Origin) -> Result<Rows, Error> {
         return Err(Error::Empty { file: file() });
     }
 
-    let last_ns = documents.iter().filter_map(|(_, gathered, _)| gathered.clock_ns).max();
+    // The clock of the exits runs from the boot of their host, so that differences of it are times only within one run: stat
+    // prints a document for each interval. Recordings may be of any boot.
+    let clock = |kind: &Kind, gathered: &Gathered| gathered.clock_ns.filter(|_| kind.command == "stat");
+    let mut ends: BTreeMap<Option<String>, i64> = BTreeMap::new();
+    for (kind, gathered, _) in &documents {
+        if let Some(clock) = clock(kind, gathered) {
+            let end = ends.entry(gathered.host.clone()).or_insert(clock);
+            *end = clock.max(*end);
+        }
+    }
     let mut all = Rows::new();
     for (number, (kind, gathered, digest)) in (1..).zip(documents) {
+        let last = ends.get(&gathered.host);
+        let earlier =
+            last.zip(clock(kind, &gathered)).map_or(0, |(last, own)| last.saturating_sub(own) / 1000);
         let named = origin.host.clone().or(gathered.host);
         let host = named.ok_or_else(|| Error::NoHost { file: file(), number, command: kind.command })?;
         if host.is_empty() || host.len() > LONGEST_HOST {
             return Err(Error::HostName { file: file(), length: host.len() });
         }
-        // The clock of the exits runs from the boot of their host; only differences of it are times.
-        let earlier = last_ns.zip(gathered.clock_ns).map_or(0, |(last, own)| last.saturating_sub(own) / 1000);
         let time = gathered.time.unwrap_or(origin.time).timestamp_micros() - earlier;
         for (table, rows) in gathered.rows {
             let into = all.entry(table).or_default();

@@ -13,8 +13,7 @@ use exits::{counted, printable};
 use exitless_fleet::agent::{self, Agent};
 use exitless_fleet::document::{self, LARGEST_FILE, Origin};
 use exitless_fleet::engine::{self, Bounds};
-use exitless_fleet::output::{self, Form};
-use exitless_fleet::read::LeftOut;
+use exitless_fleet::output::{self, Form, failed, tell};
 use exitless_fleet::store::{Days, Store, is_day};
 use exitless_fleet::{keep, live, report, serve, write};
 
@@ -27,9 +26,17 @@ const USAGE: u8 = 2;
 /// It failed.
 const FAILED: u8 = 125;
 
+/// The name in messages.
+const NAME: &str = env!("CARGO_BIN_NAME");
+
+/// The most threads that compute. Each has a large stack, and a machine may have hundreds of CPUs.
+const MOST_WORKERS: usize = 16;
+/// The most threads that wait for files.
+const BLOCKING: usize = 16;
+
 /// Keep the results of many hosts in one data set, and ask it.
 #[derive(Parser)]
-#[command(name = "exitless-fleet", version, max_term_width = 100)]
+#[command(name = NAME, version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -212,17 +219,28 @@ fn day(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     // Before threads are there.
     let arguments = Arguments::parse();
-    match &arguments.command {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (workers, memory) = match &arguments.command {
         Command::Query(query @ Query { cluster: Some(cluster), .. }) => return by_cluster(query, cluster),
-        Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) => bound(limits.memory),
-        Command::Serve(Serve { settings, .. }) => bound(settings.memory),
-        _ => {}
+        Command::Query(Query { limits, .. }) | Command::Report(Report { limits, .. }) => {
+            (cpus.min(MOST_WORKERS), Some(limits.memory))
+        }
+        Command::Serve(Serve { settings, .. }) => (cpus.min(MOST_WORKERS), Some(settings.memory)),
+        // They wait for programs and the store.
+        _ => (2, None),
+    };
+    if let Some(Err(error)) = memory.map(|memory| bound(memory, workers)) {
+        return failed(NAME, &error, FAILED);
     }
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().thread_stack_size(engine::STACK).max_blocking_threads(16);
+    builder
+        .enable_all()
+        .worker_threads(workers)
+        .max_blocking_threads(BLOCKING)
+        .thread_stack_size(engine::STACK);
     let runtime = match builder.build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error.into(), FAILED),
+        Err(error) => return failed(NAME, &error.into(), FAILED),
     };
     let code = match runtime.block_on(run(arguments.command)) {
         Ok(code) => ExitCode::from(code),
@@ -230,17 +248,12 @@ fn main() -> ExitCode {
         Err(error) => {
             let usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
             let usage = usage || error.is::<serve::Wrong>();
-            failed(&error, if usage { USAGE } else { FAILED })
+            failed(NAME, &error, if usage { USAGE } else { FAILED })
         }
     };
     // A query that was given up may still compute.
     runtime.shutdown_background();
     code
-}
-
-fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
-    eprintln!("exitless-fleet: {}", printable(&format!("{error:#}")));
-    ExitCode::from(status)
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
@@ -253,10 +266,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Becomes the program that asks a cluster.
 fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
     use std::os::unix::process::CommandExt;
-    const NAME: &str = "exitless-fleet-cluster";
+    const CLUSTER: &str = "exitless-fleet-cluster";
     let beside =
-        || std::env::current_exe().ok().map(|own| own.with_file_name(NAME)).filter(|path| path.is_file());
-    let program = beside().unwrap_or_else(|| PathBuf::from(NAME));
+        || std::env::current_exe().ok().map(|own| own.with_file_name(CLUSTER)).filter(|path| path.is_file());
+    let program = beside().unwrap_or_else(|| PathBuf::from(CLUSTER));
     let Query { limits, rows, output, json, sql, .. } = query;
     let mut command = std::process::Command::new(&program);
     command.args([
@@ -279,22 +292,29 @@ fn by_cluster(query: &Query, cluster: &str) -> ExitCode {
         (false, None) => {}
     }
     let error = command.args(["--", sql]).exec();
-    let error = anyhow::Error::new(error)
-        .context(format!("{} cannot be run; cargo build --release -p {NAME} builds it", program.display()));
-    failed(&error, FAILED)
+    let error = anyhow::Error::new(error).context(format!(
+        "{} cannot be run; cargo build --release -p {CLUSTER} builds it",
+        program.display()
+    ));
+    failed(NAME, &error, FAILED)
 }
 
-/// Bounds the data of the process: functions of SQL make values that no operator accounts for.
-fn bound(memory: u32) {
+/// Bounds the data of the process: functions of SQL make values that no operator accounts for. Stacks of threads are data, too.
+fn bound(memory: u32, workers: usize) -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    const BESIDE: u64 = 1 << 30;
-    let most = (u64::from(memory) << 20) * 2 + BESIDE;
+    const BESIDE: u64 = 512 << 20;
+    let stacks = ((workers + BLOCKING) * engine::STACK) as u64;
+    let most = (u64::from(memory) << 20) * 2 + BESIDE + stacks;
     let maximum = getrlimit(Resource::Data).maximum;
-    // Fails only if the bound is lower already.
-    let _ = setrlimit(
-        Resource::Data,
-        Rlimit { current: Some(maximum.map_or(most, |maximum| most.min(maximum))), maximum },
-    );
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < stacks + BESIDE) {
+        let (maximum, wanted) = (maximum >> 20, (stacks + BESIDE) >> 20);
+        anyhow::bail!(
+            "This process may have {maximum} MiB of data (ulimit -d), and needs {wanted} MiB; raise the limit"
+        );
+    }
+    let bound = Rlimit { current: Some(maximum.map_or(most, |maximum| most.min(maximum))), maximum };
+    setrlimit(Resource::Data, bound)
+        .with_context(|| format!("Limiting the data to {} MiB failed", most >> 20))
 }
 
 async fn run(command: Command) -> anyhow::Result<u8> {
@@ -308,7 +328,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
             let form = if arguments.json { Form::Json } else { arguments.output };
             output::answer(&mut out, &answer, form, width())?;
             out.flush()?;
-            tell(&answer.left_out);
+            tell(NAME, &answer.left_out);
             if answer.is_cut {
                 eprintln!(
                     "Only the first {} are shown; --rows shows more",
@@ -328,7 +348,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
                 out.write_all(report.text(width()).as_bytes())?;
             }
             out.flush()?;
-            tell(&report.left_out);
+            tell(NAME, &report.left_out);
             if report.left_out.is_empty() && report.cut.is_empty() { DONE } else { LEFT_OUT }
         }
         Command::Serve(arguments) => {
@@ -365,7 +385,7 @@ async fn run(command: Command) -> anyhow::Result<u8> {
                 writeln!(out, "Joined {joined} of hosts; deleted {}", counted(done.deleted as u64, "file"))?;
             }
             out.flush()?;
-            tell(&done.left_out);
+            tell(NAME, &done.left_out);
             if done.left_out.is_empty() { DONE } else { LEFT_OUT }
         }
         Command::Retain(arguments) => {
@@ -413,7 +433,7 @@ async fn add(arguments: Add) -> anyhow::Result<u8> {
             }
             Err(error) => {
                 refused += 1;
-                failed(&error, LEFT_OUT);
+                failed(NAME, &error, LEFT_OUT);
             }
         }
     }
@@ -431,17 +451,6 @@ fn read(path: &Path) -> anyhow::Result<(Vec<u8>, DateTime<Utc>)> {
     let read = file.take(LARGEST_FILE + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("Reading {} failed", path.display()))?;
     Ok((bytes, changed))
-}
-
-fn tell(left_out: &[LeftOut]) {
-    /// More are only counted.
-    const NAMED: usize = 20;
-    for one in left_out.iter().take(NAMED) {
-        eprintln!("exitless-fleet: {}: {}", printable(&one.file), printable(&one.why));
-    }
-    if !left_out.is_empty() {
-        eprintln!("Left out: {}", counted(left_out.len() as u64, "file"));
-    }
 }
 
 fn days_ago(days: u32) -> String {

@@ -1,12 +1,13 @@
 //! Answers as text, JSON and CSV.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{ContentArrangement, Table, presets};
-use exits::printable;
+use exits::{counted, printable};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -36,6 +37,24 @@ struct Document<'a> {
     is_cut: bool,
     left_out: &'a [LeftOut],
     rows: Box<RawValue>,
+}
+
+/// Says on standard error why the program of this name failed; its status.
+pub fn failed(program: &str, error: &anyhow::Error, status: u8) -> ExitCode {
+    eprintln!("{program}: {}", printable(&format!("{error:#}")));
+    ExitCode::from(status)
+}
+
+/// Says on standard error which files were left out, and why.
+pub fn tell(program: &str, left_out: &[LeftOut]) {
+    /// More are only counted.
+    const NAMED: usize = 20;
+    for one in left_out.iter().take(NAMED) {
+        eprintln!("{program}: {}: {}", printable(&one.file), printable(&one.why));
+    }
+    if !left_out.is_empty() {
+        eprintln!("Left out: {}", counted(left_out.len() as u64, "file"));
+    }
 }
 
 /// Writes an answer.

@@ -52,9 +52,14 @@ const PARAMETERS: &str = concat!(
     " FROM raw.parameters GROUP BY host_name, module, parameter"
 );
 
-/// The VMs that the last `verify` of their host saw.
+/// The VMs that the last `verify` of their host saw. It numbers those of a process that has several; `vms` knows the process
+/// alone, so that its row counts for each of them.
 const VMS: &str = concat!(
-    "SELECT host_name AS host, vm_name AS vm, pid, which, max(time) AS seen",
+    "WITH looks AS (SELECT host_name AS look_host, max(time) AS look FROM raw.hosts WHERE source = 'verify' \
+     GROUP BY host_name), \
+     numbered AS (SELECT DISTINCT host_name AS of_host, vm_name AS of_vm, pid AS of_pid, which AS number FROM raw.vms \
+     JOIN looks ON host_name = look_host AND time = look WHERE which IS NOT NULL) \
+     SELECT host_name AS host, vm_name AS vm, pid, coalesce(which, number) AS which, max(time) AS seen",
     last!(
         "vm_uuid",
         "vmm",
@@ -69,9 +74,10 @@ const VMS: &str = concat!(
         "devices",
         "devices_posted"
     ),
-    " FROM raw.vms LEFT JOIN (SELECT host_name AS look_host, max(time) AS look FROM raw.hosts WHERE source = 'verify'",
-    " GROUP BY host_name) ON host_name = look_host",
-    " GROUP BY host_name, vm_name, pid, which HAVING max(time) >= coalesce(max(look), max(time))"
+    " FROM raw.vms LEFT JOIN looks ON host_name = look_host \
+     LEFT JOIN numbered ON source = 'vms' AND host_name = of_host AND vm_name = of_vm AND pid = of_pid \
+     GROUP BY host_name, vm_name, pid, coalesce(which, number) \
+     HAVING max(time) >= coalesce(max(look), max(time))"
 );
 
 /// The findings of the last `doctor` of each host.

@@ -354,6 +354,7 @@ mod tests {
     use super::*;
     use exits::{ExitReason, Profile, Vcpu};
     use serde_json::{Value, json};
+    use std::collections::BTreeSet;
 
     fn vm(name: &str, process: u32) -> VmIdentity {
         VmIdentity { name: name.to_owned(), process, start_ticks: 1 }
@@ -412,16 +413,25 @@ mod tests {
         name_what_there_is(include_str!("../../../packaging/grafana/exitless.json"));
     }
 
+    fn metrics(file: &str) -> impl Iterator<Item = &str> {
+        let words = file.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        words.filter(|word| word.starts_with("exitless_"))
+    }
+
     fn name_what_there_is(file: &str) {
         let written = text(host());
-        let names: Vec<&str> = file
-            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-            .filter(|word| word.starts_with("exitless_"))
-            .collect();
-        assert!(names.len() >= 5, "{names:?}");
-        for name in names {
+        assert!(metrics(file).count() >= 5, "{file}");
+        for name in metrics(file) {
             assert!(written.contains(&format!("\n{name}")), "{name}");
         }
+    }
+
+    #[test]
+    fn the_test_of_the_rules_has_just_the_metrics_of_the_rules() {
+        let rules = include_str!("../../../packaging/prometheus/exitless.rules.yml");
+        let test = include_str!("../../../packaging/prometheus/exitless.rules.test.yml");
+        let series = test.lines().filter(|line| line.contains("- series:")).flat_map(metrics);
+        assert_eq!(series.collect::<BTreeSet<_>>(), metrics(rules).collect());
     }
 
     /// The samples of a text as promtool's series, which counters climb by their value at each scrape.

@@ -25,7 +25,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use exitless_fleet::engine::{self, Bounds, Engine};
-use exitless_fleet::output::{self, Form};
+use exitless_fleet::output::{self, Form, failed, tell};
 use exitless_fleet::read::Ends;
 use exitless_fleet::store::{Days, Store, is_day};
 
@@ -34,9 +34,12 @@ use codec::Codec;
 /// The largest message, in bytes: a plan names all files of its tables.
 const MESSAGE: u32 = 256 << 20;
 
+/// The name in messages.
+const NAME: &str = env!("CARGO_BIN_NAME");
+
 /// Answer queries over a data set by several machines.
 #[derive(Parser)]
-#[command(name = "exitless-fleet-cluster", version, max_term_width = 100)]
+#[command(name = NAME, version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -141,9 +144,8 @@ fn main() -> ExitCode {
     match run.and_then(|code| code) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("exitless-fleet-cluster: {error:#}");
             let is_usage = error.downcast_ref::<engine::Error>().is_some_and(engine::Error::is_usage);
-            ExitCode::from(if is_usage { 2 } else { 125 })
+            failed(NAME, &error, if is_usage { 2 } else { 125 })
         }
     }
 }
@@ -187,9 +189,7 @@ async fn query(arguments: &Query) -> anyhow::Result<u8> {
         output::WIDTH,
     )?;
     out.flush()?;
-    for one in &answer.left_out {
-        eprintln!("exitless-fleet-cluster: {}: {}", one.file, one.why);
-    }
+    tell(NAME, &answer.left_out);
     if answer.is_cut {
         eprintln!("Only the first {} rows are shown; --rows shows more", arguments.rows);
     }

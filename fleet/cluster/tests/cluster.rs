@@ -168,6 +168,20 @@ fn two_executors_answer_every_ready_question_as_the_engine_inside() {
         asked += 1;
     }
     assert!(asked >= 14, "{asked}");
+    // What a foreign file says of itself does not reach the terminal as it is.
+    let exits = folder.path().join("store/exits/date=2026-03-01/host=a");
+    let file = std::fs::read_dir(&exits).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(file).unwrap();
+    let key = bytes.windows(14).position(|part| part == b"exitless.table").unwrap();
+    let value = bytes[key..].windows(5).position(|part| part == b"exits").unwrap();
+    bytes[key + value..][..5].copy_from_slice(b"\x1b]0;\x07");
+    let foreign = exits.join("foreign.parquet");
+    std::fs::write(&foreign, bytes).unwrap();
+    let said = cluster.query(&path, "SELECT count(*) FROM raw.exits");
+    let why = String::from_utf8_lossy(&said.stderr);
+    assert!(why.contains("it is of table ") && !why.contains(['\u{1b}', '\u{7}']), "{why:?}");
+    assert_eq!(said.status.code(), Some(1));
+    std::fs::remove_file(foreign).unwrap();
     // What only reads is all that is done.
     for sql in [
         "CREATE TABLE t AS SELECT 1",

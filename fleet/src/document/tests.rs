@@ -130,6 +130,26 @@ fn rows_of(text: &str, origin: &Origin) -> String {
 }
 
 #[test]
+fn clocks_of_different_hosts_and_of_recordings_are_not_compared() {
+    const HUNDRED_DAYS_NS: i64 = 100 * 24 * 3600 * 1_000_000_000;
+    let at = |text: &str, host: &str, later_ns: i64| {
+        let mut document: Value =
+            serde_json::Deserializer::from_str(text).into_iter().next().unwrap().unwrap();
+        document["files"][0]["origin"]["host"] = json!(host);
+        for end in ["first_ns", "last_ns"] {
+            document["span"][end] = json!(document["span"][end].as_i64().unwrap() + later_ns);
+        }
+        document.to_string()
+    };
+    for (text, host) in [(STAT, "web-2"), (REPORT, "web-2"), (REPORT, "web-1")] {
+        let both = at(text, "web-1", 0) + &at(text, host, HUNDRED_DAYS_NS);
+        let rows = rows(both.as_bytes(), &Origin { host: None, ..origin() }).unwrap();
+        let ends: Vec<&Value> = rows["intervals"].iter().map(|row| &row["interval_end"]).collect();
+        assert_eq!(ends, [1_800_000_000_000_000_i64; 2], "{host}");
+    }
+}
+
+#[test]
 fn recordings_of_two_hosts_are_not_put_down_to_one() {
     let two = snapshot("tests/all/snapshots/all__recordings__json_of_a_profile.snap");
     assert_eq!(

@@ -94,6 +94,39 @@ fn a_host_is_what_is_last_known_of_it() {
 }
 
 #[test]
+fn several_vms_of_one_process_are_as_many_and_have_its_uuid() {
+    let data = DataSet::new();
+    let fixture = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(super::fixture(name)).unwrap()).unwrap()
+    };
+    let (mut verify, mut vms) = (fixture("verify.json"), fixture("vms.json"));
+    let (name, pid) = (json!("two"), json!(77));
+    vms["vms"].as_array_mut().unwrap().truncate(1);
+    for (number, vm) in verify["vms"].as_array_mut().unwrap().iter_mut().enumerate() {
+        (vm["name"], vm["pid"], vm["which"]) = (name.clone(), pid.clone(), json!(number + 1));
+    }
+    (vms["vms"][0]["name"], vms["vms"][0]["pid"]) = (name, pid);
+    let tick = |time: &str, verify: &Value| {
+        let file = data.file("tick.json", &format!("{verify}{vms}"));
+        data.add("lab-1", time, &file);
+    };
+    let uuid = "0f1d2c3b-4a59-6877-8695-a4b3c2d1e0f1";
+    let all = || data.rows("SELECT which, vm_uuid, state FROM vms ORDER BY which");
+    tick("2026-03-01T12:00:00Z", &verify);
+    let two = json!([
+        {"which": 1, "vm_uuid": uuid, "state": "inhibited"},
+        {"which": 2, "vm_uuid": uuid, "state": "unknown"}
+    ]);
+    assert_eq!(all(), two);
+    assert_eq!(data.rows("SELECT count(*) AS n FROM vms"), json!([{"n": 2}]));
+    // One of them ends, and the other has no number then.
+    verify["vms"].as_array_mut().unwrap().truncate(1);
+    verify["vms"][0]["which"] = Value::Null;
+    tick("2026-03-01T12:01:00Z", &verify);
+    assert_eq!(all(), json!([{"which": null, "vm_uuid": uuid, "state": "inhibited"}]));
+}
+
+#[test]
 fn days_bound_what_is_read() {
     let data = DataSet::full();
     let count = |arguments: &[&str]| {
@@ -191,6 +224,26 @@ fn rows_time_memory_and_length_have_bounds() {
     }
     let nested = data.run("query", &[&format!("SELECT {}1{}", "(".repeat(1_900), ")".repeat(1_900))]);
     assert_eq!(nested.status, 2, "{}", nested.err);
+}
+
+#[test]
+fn a_query_works_on_many_cpus_and_says_when_its_threads_do_not_fit() {
+    let data = DataSet::new();
+    data.add_fixture("a", "2026-03-01T12:00:00Z", "stat.json");
+    let store = data.store();
+    let ask = ["query", "--store", &store, "SELECT count(*) FROM raw.exits"];
+    // What tokio would take for the number of CPUs.
+    let many = super::program().args(ask).env("TOKIO_WORKER_THREADS", "128").output().unwrap();
+    super::Said::from(many).well();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -d 400000 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_exitless-fleet")]);
+    let few = super::Said::from(shell.args(ask).output().unwrap());
+    assert_eq!((few.status, few.out.as_str()), (125, ""), "{}", few.err);
+    assert!(
+        few.err.starts_with("exitless-fleet: This process may have 390 MiB of data (ulimit -d), and"),
+        "{}",
+        few.err
+    );
 }
 
 #[test]

@@ -3,6 +3,15 @@
 use std::process::Command;
 
 #[test]
+fn the_unit_leaves_doctor_the_modules_files_and_the_commands_their_threads() {
+    let unit = include_str!("../../../packaging/fleet/exitless-fleet-agent.service");
+    assert!(!unit.contains("\nProtectKernelModules="));
+    let tasks = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")).unwrap();
+    // Each of four commands inspects processes with at most 64 threads.
+    assert!(tasks.parse::<u32>().unwrap() > 4 * 64);
+}
+
+#[test]
 fn systemd_understands_the_unit() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/fleet/exitless-fleet-agent.service");
     // The programs that it names are not installed here.

@@ -58,6 +58,8 @@ fn the_unit_gives_what_the_exporters_options_and_old_kernels_need() {
     for capability in ["CAP_BPF", "CAP_PERFMON", "CAP_DAC_OVERRIDE", "CAP_CHOWN"] {
         assert!(values("CapabilityBoundingSet").contains(&capability), "{capability}");
     }
+    // Finding the micro VM's support, and the kernel's log.
+    assert_eq!(values("DeviceAllow"), ["/dev/kvm", "rw", "/dev/kmsg", "r"]);
     let calls = values("SystemCallFilter");
     let at = |name: &str| calls.iter().position(|call| *call == name);
     assert!(at("@chown") > at("~@privileged"), "{calls:?}");

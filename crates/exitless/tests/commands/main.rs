@@ -36,6 +36,7 @@ mod prove;
 mod recordings;
 mod security;
 mod self_test;
+mod setup;
 #[path = "../shared/systemd.rs"]
 mod systemd;
 mod top;
