@@ -229,6 +229,8 @@ impl Queue {
 
     /// Switches to another mapping of the same guest's memory. If the ring is not in it, the queue breaks.
     pub(crate) fn use_memory(&mut self, memory: &Arc<GuestMemory>) {
+        // It may have lost pages before.
+        self.virtqueue.lost_pages = 0;
         if let Err(error) = self.virtqueue.ring.use_memory(memory) {
             self.virtqueue.broken = Some(error);
         }

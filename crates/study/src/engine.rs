@@ -58,8 +58,8 @@ pub enum EngineError {
     },
     /// Changes of an earlier session are still in force.
     #[error(
-        "Could not begin, because changes of an earlier session are still in force: {}; run `exitless restore`, then the same \
-         command", what.join("; ")
+        "Could not begin, because changes of an earlier session are still in force: {}; run `exitless restore` on the \
+         target, then the same command", what.join("; ")
     )]
     LeftOver {
         /// A line for each change.

@@ -366,7 +366,10 @@ fn nothing_begins_while_changes_of_an_earlier_session_are_in_force() {
     let mut rig = StandInRig { world: Arc::clone(&world) };
     let refused = carry_out(&plan(""), 5, Past::default(), &mut rig, &mut Memory::default(), &world.stop);
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("change 7; run `exitless restore`, then the same command"), "{refused}");
+    assert!(
+        refused.contains("change 7; run `exitless restore` on the target, then the same command"),
+        "{refused}"
+    );
     assert_eq!((world.seen("apply"), world.seen("start")), (0, 0));
 }
 

@@ -192,6 +192,16 @@ fn a_run_that_the_schedule_does_not_have_is_left_out() {
         assert_eq!(collected.runs[0].run, whole);
         assert!(collected.damage[0].contains("left out: the plan has no block"), "{:?}", collected.damage);
     }
+    fs::remove_file(&path).unwrap();
+    let failed = folder.path().join(FAILED).join("0000-anywhere");
+    fs::create_dir_all(&failed).unwrap();
+    for (position, is_kept) in [(run.position, true), (u32::MAX, false)] {
+        let failure = Some("it broke".to_owned());
+        let run = Run { position, failure, ..run.clone() };
+        fs::write(failed.join(RUN), serde_json::to_vec(&run).unwrap()).unwrap();
+        let read = StudyFolder::open(folder.path()).unwrap();
+        assert_eq!(read.failed.len(), usize::from(is_kept), "{position}: {:?}", read.warnings);
+    }
 }
 
 #[test]

@@ -73,6 +73,17 @@ impl Boot {
         if lines.is_empty() { vec![running.to_owned()] } else { lines }
     }
 
+    /// Tests whether the settings have the word that a change takes away, or it is not known whether they do.
+    pub(super) fn may_have(&self, change: &WordChange) -> bool {
+        match self {
+            Self::Grub { files, .. } => {
+                let old = change.old.as_deref().unwrap_or_default();
+                files.iter().any(|(_, text)| text.contains(old))
+            }
+            _ => true,
+        }
+    }
+
     /// A note on the words of this boot, which these changes take away, that the boot loader does not have.
     pub(super) fn of_this_boot(&self, changes: &[WordChange]) -> Option<String> {
         let lines = self.lines();
@@ -80,7 +91,8 @@ impl Boot {
         let typed: Vec<_> = typed.filter(|old| lines.iter().all(|line| !words::has(line, old))).collect();
         (!lines.is_empty() && !typed.is_empty()).then(|| {
             format!(
-                "No setting of the boot loader has {} of /proc/cmdline. If nobody typed it for this boot, look for what adds it.",
+                "No setting of the boot loader has {} of /proc/cmdline. If it was neither typed for this boot nor removed \
+                 since, look for what adds it.",
                 typed.join(" ")
             )
         })

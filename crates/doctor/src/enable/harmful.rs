@@ -89,12 +89,14 @@ fn in_line(command_line: &str) -> Vec<Found> {
         }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let parts: Vec<&str> = value.split(',').collect();
-        let named = HARMFUL.iter().filter(|one| one.name == name.replace('-', "_"));
-        for one in named.filter(|one| parts.contains(&one.word)) {
-            let rest: Vec<&str> = parts.iter().copied().filter(|part| *part != one.word).collect();
+        let named: Vec<_> = HARMFUL.iter().filter(|one| one.name == name.replace('-', "_")).collect();
+        // The last of its words in the table does the most harm.
+        if let Some(worst) = named.iter().rev().find(|one| parts.contains(&one.word)) {
+            let is_harmless = |part: &&str| named.iter().all(|one| one.word != *part);
+            let rest: Vec<&str> = parts.iter().copied().filter(is_harmless).collect();
             let new = (!rest.is_empty()).then(|| format!("{name}={}", rest.join(",")));
             let change = WordChange { old: Some(word.to_owned()), new };
-            found.push(Found { change, why: one.why, source: one.source, posting: one.posting });
+            found.push(Found { change, why: worst.why, source: worst.source, posting: worst.posting });
         }
     }
     found
@@ -107,7 +109,8 @@ mod tests {
     #[test]
     fn each_is_found_and_the_rest_of_its_words_kept() {
         let found = in_line(
-            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off nointremap -- intremap=off",
+            "ro amd_iommu_intr=legacy intremap=nosid,nopost amd-iommu=off intremap=off,nopost nointremap -- \
+             intremap=off",
         );
         let told: Vec<_> =
             found.iter().map(|one| (one.change.old.as_deref().unwrap(), one.change.new.as_deref())).collect();
@@ -115,10 +118,11 @@ mod tests {
             ("amd_iommu_intr=legacy", None),
             ("intremap=nosid,nopost", Some("intremap=nosid")),
             ("amd-iommu=off", None),
-            ("intremap=off", None),
+            ("intremap=off,nopost", None),
             ("nointremap", None),
         ];
         assert_eq!(told, expected);
+        assert!(found[1].posting && !found[3].posting);
     }
 
     #[test]

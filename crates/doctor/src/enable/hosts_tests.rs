@@ -282,9 +282,20 @@ fn an_argument_from_where_nobody_looks_is_told() {
         ("/usr/sbin/update-grub", ""),
         ("/etc/default/grub", "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet $MINE\"\n"),
     ]);
-    let plan = plan(&host, Wish { reload: false, ..ALL });
-    let step = plan.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
-    assert!(matches!(step.standing, Standing::Blocked { .. }) && plan.is_refused(), "{step:?}");
+    for (seen, line) in [
+        ("amd_iommu_intr=legacy", "quiet $MINE"),
+        ("amd_iommu_intr=legacy kvm_amd.avic=0", "quiet kvm_amd.avic=0 $MINE"),
+        ("intremap=nosid,nopost", "quiet $MINE"),
+    ] {
+        host.write("/proc/cmdline", &format!("ro {seen}\n"));
+        host.write("/etc/default/grub", &format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{line}\"\n"));
+        let plan = plan(&host, Wish { reload: false, ..ALL });
+        let step = plan.steps.iter().find(|step| step.name == "kernel-arguments").unwrap();
+        assert!(matches!(step.standing, Standing::Blocked { .. }) && plan.is_refused(), "{seen}: {step:?}");
+    }
+    host.write("/proc/cmdline", "ro kvm_amd.avic=0\n");
+    let last_counts = plan(&host, Wish { reload: false, ..ALL });
+    assert!(!last_counts.is_refused(), "{last_counts:?}");
 }
 
 #[test]
@@ -377,6 +388,13 @@ fn what_nixos_makes_is_left_to_its_configuration() {
     assert!(
         next[0].contains("boot.extraModprobeConfig") && next[1].contains("boot.kernelParams"),
         "{next:?}"
+    );
+
+    host.write("/proc/cmdline", "ro\n");
+    let done = plan(&host, Wish { reload: false, ..ALL });
+    assert!(
+        done.steps.iter().all(|step| step.name != "kernel-arguments"),
+        "an old generation keeps it: {done:?}"
     );
 
     std::fs::remove_file(host.path("/etc/os-release")).unwrap();

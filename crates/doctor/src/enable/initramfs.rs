@@ -16,7 +16,7 @@ const PACKERS: [(&str, &str); 5] = [
 /// A suggestion, where a plan changes modprobe.d and the module is packed. Packing is left to people: it takes minutes,
 /// and can fill /boot.
 pub(super) fn suggestion(files: &Files, target: &Target, steps: &[Step]) -> Option<Step> {
-    steps.iter().find(|step| step.name == "modprobe-options")?;
+    steps.iter().find(|step| step.name == "modprobe-options" && !step.changes.is_empty())?;
     let (file, command) =
         PACKERS.iter().find_map(|&(place, command)| Some((names(files, place, target.module)?, command)))?;
     let mut step = Step::of(files, "initramfs", Effect::NextBoot, Standing::Suggested, Vec::new());

@@ -24,7 +24,7 @@ pub(super) struct Modprobe {
     /// The earlier content, by path.
     before: BTreeMap<String, Vec<u8>>,
     /// The first file that cannot be read, and why.
-    unread: Option<String>,
+    unread: Option<(String, &'static str)>,
 }
 
 /// A word of an `options` line.
@@ -51,15 +51,20 @@ impl Modprobe {
                 // modprobe passes over these too.
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {}
                 Err(error) => {
-                    found.unread.get_or_insert_with(|| format!("{} cannot be read: {error}", file.path));
+                    let next = match error.kind() {
+                        ErrorKind::PermissionDenied => "run as root",
+                        _ => "make it readable: it may set the parameter too",
+                    };
+                    let why = format!("{} cannot be read: {error}", file.path);
+                    found.unread.get_or_insert((why, next));
                 }
             }
         }
         found
     }
 
-    /// A file that cannot be read, and why.
-    pub(super) fn unread(&self) -> Option<String> {
+    /// A file that cannot be read with the reason, and the next step.
+    pub(super) fn unread(&self) -> Option<(String, &'static str)> {
         self.unread.clone()
     }
 

@@ -87,7 +87,7 @@ fn options(files: &Files, modprobe: &Modprobe, target: &Target, wish: Wish) -> O
     let blocked = |why: String, next: &str| Some(Standing::Blocked { why, next: next.to_owned() });
     let obstacle = match modprobe.unread() {
         _ if !wish.persist || target.built_in => None,
-        Some(why) => blocked(why, "make it readable: it may set the parameter too"),
+        Some((why, next)) => blocked(why, next),
         None if changes.is_empty() => None,
         None if files.are_of_nixos() => blocked(
             "NixOS makes modprobe.d from its configuration".to_owned(),
@@ -122,6 +122,14 @@ fn obstacles(files: &Files, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
 pub(super) fn by_boot_loader(files: &Files, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
     let (standing, name) = (asked(wish.persist, "--persist"), "kernel-arguments");
     let (why, next) = match boot.take(Whose::Linux, changes) {
+        // A variable of GRUB's settings may hold it; the last value of a module's parameter counts, wherever the others are.
+        Taken::Changes(_) if changes.iter().any(|change| !is_of_module(change) && !boot.may_have(change)) => {
+            (
+                "no setting of the boot loader names an argument of the running kernel".to_owned(),
+                "look for it in the variables that its settings use; if it was removed since, reboot"
+                    .to_owned(),
+            )
+        }
         Taken::Changes(changes) => return Some(Step::of(files, name, Effect::NextBoot, standing, changes)),
         Taken::ByHand(why, next) => (why, next),
         // What goes is in the running kernel's command line, and comes from where nobody looked.
@@ -133,6 +141,12 @@ pub(super) fn by_boot_loader(files: &Files, boot: &Boot, changes: &[WordChange],
     };
     let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
     Some(Step::of(files, name, Effect::NextBoot, standing, Vec::new()))
+}
+
+/// Tests whether a module's parameter changes from one value to another.
+fn is_of_module(change: &WordChange) -> bool {
+    change.old.as_ref().is_none_or(|old| old.split('=').next().is_some_and(|name| name.contains('.')))
+        && change.new.is_some()
 }
 
 pub(super) fn title(changes: &[WordChange]) -> String {

@@ -81,7 +81,8 @@ impl Target {
         let on = arm == Arm::On;
         let switch =
             |name, on, default| Switch { name, on, default, now: now(parameters, name), optional: false };
-        let shown = |name: &str| parameters.is_some_and(|all| all.contains_key(name));
+        // The kernel ignores what its module does not have.
+        let shown = |name: &str| parameters.is_none_or(|all| all.contains_key(name));
         let [ipis, posting] = kvm::KEPT_BY_KVM;
         let young = inspection.fingerprint.kernel().is_none_or(|kernel| kernel >= AVIC_BY_ITSELF);
         let (technology, mut switches) = if module == kvm::AMD {
@@ -98,8 +99,7 @@ impl Target {
         } else {
             let mut switches = vec![switch("enable_apicv", on, Some(true))];
             let has_ipis = inspection.processor.vmx.get().and_then(|vmx| vmx.ipi_virtualization);
-            // Linux before 6.0 has no such parameter, and ignores it.
-            if on && has_ipis == Some(true) && (parameters.is_none() || shown(ipis)) {
+            if on && has_ipis == Some(true) && shown(ipis) {
                 switches.push(switch(ipis, true, Some(true)));
             }
             ("APICv", switches)

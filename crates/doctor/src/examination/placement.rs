@@ -174,8 +174,8 @@ fn threads(subject: &Subject<'_>) -> Option<Verdict> {
 }
 
 fn interrupts(subject: &Subject<'_>) -> Option<Verdict> {
-    let movable =
-        "move the interrupts: /proc/irq/N/smp_affinity_list, or irqbalance's IRQBALANCE_BANNED_CPULIST";
+    let movable = "move the interrupts: /proc/irq/N/smp_affinity_list (refused for queues that the kernel manages), or irqbalance's \
+         IRQBALANCE_BANNED_CPULIST";
     let managed = "isolcpus=managed_irq,CPUS among the kernel's arguments: only the kernel moves interrupts of NVMe queues";
     // Those of assigned devices belong where their vCPU runs.
     let fires = |one: &&Interrupt| one.count > 0 && one.kind != DeviceKind::Assigned;

@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let failed = tuning.steps.iter().any(|step| step.ruling == Ruling::Failed);
     Ok(ExitCode::from(match () {
-        () if steps.not_undone => status::SOME_FAILED,
+        () if steps.not_undone && !steps.stop.load(Ordering::Relaxed) => status::SOME_FAILED,
         () if !tuning.complete => status::INTERRUPTED,
         () if failed || steps.failed => status::SOME_FAILED,
         () => 0,

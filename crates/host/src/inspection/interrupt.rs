@@ -49,7 +49,8 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Tests whether the kernel alone chooses its processors, and refuses to have others written to `/proc/irq`: it is of
-    /// a queue of NVMe for I/O (`drivers/nvme/host/pci.c`, `PCI_IRQ_AFFINITY`; `nvme0q0` is for administration).
+    /// a queue of NVMe for I/O (`drivers/nvme/host/pci.c`, `PCI_IRQ_AFFINITY`; `nvme0q0` is for administration). Queues of other
+    /// storage adapters may be managed too, which their names do not say.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         let queue = self.action.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));

@@ -65,6 +65,11 @@ static FIRST: Chunk = Chunk::new();
 /// Held while a slot is taken.
 static TAKING: Mutex<()> = Mutex::new(());
 
+/// The number of pages of present mappings that were replaced one by one: at most [`MOST_ONE_BY_ONE`], and then whole
+/// mappings.
+static ONE_BY_ONE_OF_ALL: AtomicU32 = AtomicU32::new(0);
+const MOST_ONE_BY_ONE: u32 = 4096;
+
 /// The number of lost pages of all mappings.
 static LOST: AtomicU32 = AtomicU32::new(0);
 
@@ -116,7 +121,9 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.0.lost.load(Ordering::Relaxed).min(ONE_BY_ONE);
         self.0.set(0, 0, 0);
+        ONE_BY_ONE_OF_ALL.fetch_sub(counted, Ordering::Relaxed);
     }
 }
 
@@ -144,12 +151,15 @@ impl GuardSlot {
             .then(|| [(start + (address - start) / page * page, page), (start, end - start)])
     }
 
-    /// Replaces a lost page, or the whole mapping if it has lost many or there is no room for another mapping.
+    /// Replaces a lost page, or the whole mapping if it or all mappings together have lost many, or there is no room for another
+    /// mapping. Where the kernel counts all memory that could be used (`vm.overcommit_memory` of 2), it may refuse a whole one.
     fn replace(&self, page: (usize, usize), whole: (usize, usize)) -> bool {
         // Counted first: other threads see the empty page, and test the counts after it.
         let before = self.lost.fetch_add(1, Ordering::Relaxed);
         LOST.fetch_add(1, Ordering::Relaxed);
-        before < ONE_BY_ONE && replace(page) || replace(whole)
+        let is_alone =
+            before < ONE_BY_ONE && ONE_BY_ONE_OF_ALL.fetch_add(1, Ordering::Relaxed) < MOST_ONE_BY_ONE;
+        is_alone && replace(page) || replace(whole) || replace(page)
     }
 }
 
@@ -233,6 +243,11 @@ fn replace((start, size): (usize, usize)) -> bool {
     let before = unsafe { error.read() };
     // SAFETY: the pages are of a mapping that is guarded, so that nothing else is there.
     let mapped = unsafe { libc::mmap(address, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if mapped == address {
+        // A touch shall take a small page, not a huge one. Kernels without huge pages refuse it.
+        // SAFETY: as before.
+        unsafe { libc::madvise(address, size, libc::MADV_NOHUGEPAGE) };
+    }
     // SAFETY: as above. What was interrupted may be about to look at it.
     unsafe { error.write(before) };
     mapped == address

@@ -62,6 +62,31 @@ fn a_mapping_that_has_lost_many_pages_is_one_mapping_of_empty_pages() {
 }
 
 #[test]
+fn pages_that_many_mappings_lose_use_up_no_mappings() {
+    const PAGES: u64 = 2 * super::ONE_BY_ONE as u64;
+    let files: Vec<_> =
+        (0..=super::MOST_ONE_BY_ONE / super::ONE_BY_ONE).map(|_| memory_file(PAGES << 12)).collect();
+    let memories: Vec<_> = files.iter().map(|file| memory(file, PAGES << 12)).collect();
+    let lose = || {
+        let lost = (0..PAGES).step_by(2);
+        memories
+            .iter()
+            .for_each(|memory| lost.clone().for_each(|page| assert_eq!(byte(memory, page << 12), 0)));
+        let start = memories.last().unwrap().one_part(0, 1).unwrap().pointer.addr();
+        mappings(start, start + (PAGES << 12) as usize)
+    };
+    files.iter().for_each(|file| file.set_len(0).unwrap());
+    assert_eq!(lose(), 1, "it would have been many alone");
+    drop(memories);
+    let file = memory_file(PAGES << 12);
+    let memory = memory(&file, PAGES << 12);
+    file.set_len(0).unwrap();
+    let start = memory.one_part(0, 1).unwrap().pointer.addr();
+    assert_eq!(byte(&memory, 0x1000), 0);
+    assert_eq!(mappings(start, start + (PAGES << 12) as usize), 3, "mappings that are gone count no more");
+}
+
+#[test]
 fn there_are_guards_for_as_many_mappings_as_there_are() {
     let file = memory_file(0x1000);
     let many: Vec<_> = (0..5000).map(|_| memory(&file, 0x1000)).collect();

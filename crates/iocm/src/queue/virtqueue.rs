@@ -18,7 +18,7 @@ pub struct Virtqueue {
     /// `broken` was reported.
     told: bool,
     /// The count of lost pages of all guests when this guest's memory was last checked for one.
-    lost_pages: u32,
+    pub(super) lost_pages: u32,
     call: Option<Arc<OwnedFd>>,
     /// Used buffers were added that the driver does not see yet.
     unpublished: bool,

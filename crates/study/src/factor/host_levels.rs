@@ -48,17 +48,23 @@ impl<A: Actions + Clone> HostLevels<A> {
         changes.release().into_iter().filter_map(|(entry, outcome)| left(&entry, &outcome)).collect()
     }
 
-    /// Changes of earlier sessions of this command that were not undone, a line for each. None is known to users who may not
-    /// read the journal.
+    /// Changes of earlier sessions of this command that `exitless restore` would undo, a line for each. What others changed
+    /// since is not in force; a script may have had its effect, and is warned of. Users who may not read the journal know of none.
     pub fn left_over(&mut self) -> Vec<String> {
         let only_look = Restore { dry_run: true, ..Restore::default() };
         let Ok(found) = restore(&self.root, &mut self.actions, only_look) else { return Vec::new() };
         let ours = found.changes.into_iter().filter(|change| change.entry.command == self.command);
         ours.filter_map(|RestoredChange { entry, outcome }| match outcome {
-            // Another session that runs undoes its own changes.
-            Outcome::Held { pid } if u32::try_from(pid) != Ok(std::process::id()) => None,
             Outcome::WouldUndo => Some(not_undone(&entry, "its process ended before")),
-            outcome => left(&entry, &Ok(outcome)),
+            Outcome::Script { script } => {
+                let id = entry.id;
+                tracing::warn!(
+                    "An earlier session did not run the script that undoes change {id}, which \
+                     `exitless restore --run-scripts` does: {script}"
+                );
+                None
+            }
+            _ => None,
         })
         .collect()
     }

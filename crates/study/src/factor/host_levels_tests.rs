@@ -326,4 +326,11 @@ fn changes_of_a_session_whose_process_ended_are_told() {
     );
     let mut other = HostLevels::new(root.path(), machine.clone(), vec!["other".to_owned()]);
     assert_eq!(other.left_over(), Vec::<String>::new());
+    // What others changed since is not in force, and whether a script had its effect is not known.
+    fs::write(root.path().join("sys/module/kvm/parameters/halt_poll_ns"), "7\n").unwrap();
+    let script = "name = \"y\"\ncommands = [{ before = \"true\", after = \"false\" }]";
+    later.apply(&[&toml::from_str(script).unwrap()]).unwrap();
+    let command = later.command.clone();
+    std::mem::forget(later);
+    assert_eq!(HostLevels::new(root.path(), machine, command).left_over(), Vec::<String>::new());
 }

@@ -70,7 +70,14 @@ impl StudyFolder {
             };
             note(warnings, kept, why)
         });
-        self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run)));
+        // The end of a study is found by the positions of failed runs; these follow from the seed.
+        let is_described = self.is_described;
+        let misplaced = |run: &Run| {
+            let at = run.position;
+            let why = || format!("the order has it at another position than {at}");
+            (is_described && !asked.has(&run.cell, at)).then(why)
+        };
+        self.failed.retain(|kept| note(warnings, kept, stranger(&kept.run).or_else(|| misplaced(&kept.run))));
     }
 }
 

@@ -194,7 +194,12 @@ fn compared(study: &SuiteStudy, made: &MadeStudy, folder: &SuiteFolder) -> Resul
         measured(row.figure.unit, row.levels, row.change?)
     };
     let measured = study.figures.iter().map(between).collect();
-    Ok(Compared { measured, warnings: difference.warnings.concat() })
+    // No baseline is needed here: an arm is compared with itself.
+    let unlike =
+        difference.warnings.into_iter().flatten().filter(|one| matches!(one, Warning::Unlike { .. }));
+    let damage = before.collected.damage.iter().chain(&made.collected.damage);
+    let damage = damage.map(|what| Warning::Damaged { what: what.clone() });
+    Ok(Compared { measured, warnings: unlike.chain(damage).collect() })
 }
 
 /// The figure in the comparison of an arm with the baseline.

@@ -90,8 +90,9 @@ impl Boot {
             all.unwrap_or_default()
         };
         if host.are_of_nixos() {
+            // The entries of earlier generations stay as they are.
             return Ok(Some(Self::ByHand {
-                lines: options(),
+                lines: Vec::new(),
                 why: "NixOS makes the boot loader's files from its configuration".to_owned(),
                 next: Some("change boot.kernelParams there, and run nixos-rebuild"),
             }));

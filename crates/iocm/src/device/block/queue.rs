@@ -187,16 +187,17 @@ impl BlockQueue {
     fn submit(&mut self, queue: &mut Virtqueue, submitter: &mut Submitter<'_>, token: u32) -> u64 {
         let Some(file) = self.device.storage.file() else { return 0 };
         let slot = &mut self.slots[token as usize];
-        let next = slot.next(file, self.device.storage.alignment(), &mut self.bounces);
+        let was_cut = slot.is_cut();
+        let next = (!was_cut).then(|| slot.next(file, self.device.storage.alignment(), &mut self.bounces));
         // The data may come from a lost page, which the guest did not write.
-        if slot.is_cut() {
+        if was_cut || slot.is_cut() {
             queue.lose_memory();
             self.release(token);
             // Those that wait for a buffer end in the same way.
             self.feed();
             return 0;
         }
-        let Some((submission, bytes)) = next else {
+        let Some((submission, bytes)) = next.flatten() else {
             self.starved.push_back(token);
             return 0;
         };
