@@ -78,9 +78,6 @@ unsafe impl Send for Span {}
 // SAFETY: as before.
 unsafe impl Sync for Span {}
 
-/// The number of regions up to which they are looked at one after another.
-const FEW: usize = 8;
-
 /// The memory of a guest. Adding or removing a region makes a new one, which shares the other regions.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMemory {
@@ -247,22 +244,12 @@ impl GuestMemory {
 
     #[inline]
     fn first_part(&self, guest: u64, size: u32) -> Option<Part> {
-        let span = match self.spans.len() > FEW {
-            // Guests have few regions, and most addresses are in the first or the last: a binary search is no faster.
-            false => self.spans.iter().rev().find(|span| span.guest <= guest)?,
-            true => self.find_of_many(guest)?,
-        };
+        // Guests have few regions, and most addresses are in the first or the last: a binary search is no faster.
+        let span = self.spans.iter().rev().find(|span| span.guest <= guest)?;
         let inside = guest - span.guest;
         let left = span.size.checked_sub(inside).filter(|left| *left > 0)?;
         let size = u32::try_from(left).map_or(size, |left| left.min(size));
         Some(Part { pointer: span.first.wrapping_add(inside as usize), guest, size })
-    }
-
-    /// The last region that begins at the address or before it, where a front-end has made many.
-    #[cold]
-    fn find_of_many(&self, guest: u64) -> Option<&Span> {
-        let after = self.spans.partition_point(|span| span.guest <= guest);
-        self.spans[..after].last()
     }
 
     /// Translates an address of the front-end's process, as vhost-user gives them for rings.

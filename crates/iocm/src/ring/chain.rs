@@ -30,6 +30,9 @@ pub struct Chain {
 /// The number of descriptors that count as one unit of work, like a request: each takes a look-up of its address.
 pub(crate) const DESCRIPTORS_A_UNIT: usize = 64;
 
+/// The number of regions up to which a look-up is counted as one.
+const FEW_REGIONS: usize = 8;
+
 /// The most pieces of a chain: the limit of writev(2).
 const PIECES: usize = 1024;
 
@@ -56,10 +59,12 @@ impl Chain {
         self.descriptors
     }
 
-    /// The units of work ([`crate::queue::WorkDone`]) that its descriptors are, beyond the one that each request is.
+    /// The units of work ([`crate::queue::WorkDone`]) that its descriptors are, beyond the one that each request is. In a
+    /// memory of many regions each takes longer, because regions are looked at one after another.
     #[inline]
-    pub(crate) const fn extra_units(&self) -> usize {
-        self.descriptors / DESCRIPTORS_A_UNIT
+    pub(crate) fn extra_units(&self, memory: &GuestMemory) -> usize {
+        let weight = memory.regions().div_ceil(FEW_REGIONS);
+        self.descriptors * weight / DESCRIPTORS_A_UNIT
     }
 
     /// Prefetches the first bytes of the buffer, at most 64, which were last in another CPU's cache: in one cache line, or

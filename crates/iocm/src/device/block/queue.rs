@@ -305,7 +305,7 @@ impl Handler for BlockQueue {
                 queue.publish_early();
             }
             work.requests += 1;
-            work.extra += self.chain.extra_units() as u32;
+            work.extra += self.chain.extra_units(queue.memory()) as u32;
             work.bytes += self.start(queue, submitter);
         }
         work.more = true;
@@ -454,6 +454,19 @@ mod tests {
         let key = queue.key;
         let work = queue.serve(&mut Submitter::new(&mut VecDeque::new(), key), 32);
         assert!(work.requests <= 2 && work.units() >= 32 && work.more, "{work:?}");
+
+        // Each takes as long as there are regions.
+        let memory = |regions: u64| {
+            let region = |number: u64| {
+                let guest = number << 13;
+                let region = crate::memory::RegionDescription { guest, size: 0x1000, user: guest, offset: 0 };
+                (region, crate::testing::memory_file(0x1000))
+            };
+            crate::memory::GuestMemory::map((0..regions).map(region)).unwrap()
+        };
+        let mut chain = Chain::default();
+        assert!(queue.virtqueue.pop(&mut chain));
+        assert_eq!([1, 8, 9, 80].map(|regions| chain.extra_units(&memory(regions))), [15, 15, 31, 156]);
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Buffers {
         if !queue.pop(first) {
             return Delivery::Short;
         }
-        self.extra += first.extra_units();
+        self.extra += first.extra_units(queue.memory());
         let room = first.bytes(Side::Writable);
         if room >= needs {
             fill_one(queue, first, &header[..self.header], frame);
@@ -150,7 +150,7 @@ impl Buffers {
             }
             room += chain.bytes(Side::Writable);
             descriptors += chain.descriptors();
-            let units = chain.extra_units();
+            let units = chain.extra_units(queue.memory());
             self.extra += units;
             taken += 1;
         }

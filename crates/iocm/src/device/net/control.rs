@@ -42,7 +42,7 @@ impl Handler for ControlQueue {
         let mut work = WorkDone::default();
         while work.units() < budget && queue.pop(&mut self.chain) {
             work.requests += 1;
-            work.extra += self.chain.extra_units() as u32;
+            work.extra += self.chain.extra_units(queue.memory()) as u32;
             let mut bytes = [0; 8];
             let count = self.chain.read(0, &mut bytes);
             let room = self.chain.bytes(Side::Writable);

@@ -149,7 +149,7 @@ impl Handler for Transmit {
         self.extra = 0;
         let (mut taken, mut sent, mut is_dry) = (0, 0, false);
         while taken + self.extra < budget.min(ahead) && take(queue, &mut chains[taken], reads) {
-            self.extra += chains[taken].extra_units();
+            self.extra += chains[taken].extra_units(queue.memory());
             taken += 1;
         }
         // A turn without packets needs neither. The ring is not asked before: a packet may come in between.
@@ -188,7 +188,7 @@ impl Handler for Transmit {
                 let next = &mut chains[taken % AHEAD];
                 is_dry = !take(queue, next, reads);
                 if !is_dry {
-                    self.extra += next.extra_units();
+                    self.extra += next.extra_units(queue.memory());
                     taken += 1;
                 }
             } else if sent + self.extra >= budget {
@@ -220,7 +220,7 @@ impl Handler for Transmit {
         let chain = &mut self.chains[0];
         while work.units() < budget && queue.pop(chain) {
             work.requests += 1;
-            work.extra += chain.extra_units() as u32;
+            work.extra += chain.extra_units(queue.memory()) as u32;
             queue.give(chain.id, 0);
         }
         queue.count_dropped(u64::from(work.requests));
