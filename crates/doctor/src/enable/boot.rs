@@ -73,17 +73,6 @@ impl Boot {
         if lines.is_empty() { vec![running.to_owned()] } else { lines }
     }
 
-    /// Tests whether the settings have the word that a change takes away, or it is not known whether they do.
-    pub(super) fn may_have(&self, change: &WordChange) -> bool {
-        match self {
-            Self::Grub { files, .. } => {
-                let old = change.old.as_deref().unwrap_or_default();
-                files.iter().any(|(_, text)| text.contains(old))
-            }
-            _ => true,
-        }
-    }
-
     /// A note on the words of this boot, which these changes take away, that the boot loader does not have.
     pub(super) fn of_this_boot(&self, changes: &[WordChange]) -> Option<String> {
         let lines = self.lines();
@@ -132,6 +121,14 @@ impl Boot {
             Self::Kernelstub(configuration) => kernelstub(configuration, changes),
             Self::Grub { files, refresh } => match grub_files(files, whose, changes) {
                 Err(line) => Taken::ByHand(format!("`{line}` is more than plain text"), told()),
+                // A variable in them may have it.
+                Ok(_) if whose == Whose::Linux && !changes.iter().all(|change| is_named(files, change)) => {
+                    Taken::ByHand(
+                        "no setting of the boot loader names an argument of the running kernel".to_owned(),
+                        "look for it in the variables that its settings use; if it was removed since, reboot"
+                            .to_owned(),
+                    )
+                }
                 Ok(new) if new.is_empty() => Taken::Nothing,
                 Ok(new) => match refresh {
                     Some(refresh) => Taken::Changes(refreshed(new, refresh)),
@@ -248,6 +245,18 @@ fn grub_line(files: &[(String, String)]) -> Option<String> {
         }
     }
     Some(line.join(" "))
+}
+
+/// Tests whether an assignment for Linux that counts has the word that a change takes away. Where nothing but another value is
+/// given to a module's parameter, the last one counts, wherever the others are.
+fn is_named(files: &[(String, String)], change: &WordChange) -> bool {
+    let Some(old) = &change.old else { return true };
+    if change.new.is_some() && old.split('=').next().is_some_and(|name| name.contains('.')) {
+        return true;
+    }
+    let in_force = |variable| grub::in_force(files, variable).unwrap_or_default();
+    let mut assignments = VARIABLES.into_iter().flat_map(in_force);
+    assignments.any(|(file, assignment)| words::has(&files[file].1[assignment.value], old))
 }
 
 /// The files that change, with their new text; `Err` is an assignment that cannot be changed safely.

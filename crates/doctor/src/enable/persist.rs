@@ -121,32 +121,14 @@ fn obstacles(files: &Files, modprobe: &Modprobe, target: &Target) -> Vec<Step> {
 
 pub(super) fn by_boot_loader(files: &Files, boot: &Boot, changes: &[WordChange], wish: Wish) -> Option<Step> {
     let (standing, name) = (asked(wish.persist, "--persist"), "kernel-arguments");
-    let (why, next) = match boot.take(Whose::Linux, changes) {
-        // A variable of GRUB's settings may hold it; the last value of a module's parameter counts, wherever the others are.
-        Taken::Changes(_) if changes.iter().any(|change| !is_of_module(change) && !boot.may_have(change)) => {
-            (
-                "no setting of the boot loader names an argument of the running kernel".to_owned(),
-                "look for it in the variables that its settings use; if it was removed since, reboot"
-                    .to_owned(),
-            )
+    match boot.take(Whose::Linux, changes) {
+        Taken::Nothing => None,
+        Taken::Changes(changes) => Some(Step::of(files, name, Effect::NextBoot, standing, changes)),
+        Taken::ByHand(why, next) => {
+            let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
+            Some(Step::of(files, name, Effect::NextBoot, standing, Vec::new()))
         }
-        Taken::Changes(changes) => return Some(Step::of(files, name, Effect::NextBoot, standing, changes)),
-        Taken::ByHand(why, next) => (why, next),
-        // What goes is in the running kernel's command line, and comes from where nobody looked.
-        Taken::Nothing if boot.lines().is_empty() && changes.iter().any(|change| change.new.is_none()) => (
-            "the running kernel has it, and the boot loader's settings do not name it".to_owned(),
-            "look for it in what they take over; if it was removed since, reboot".to_owned(),
-        ),
-        Taken::Nothing => return None,
-    };
-    let standing = if wish.persist { Standing::Blocked { why, next } } else { standing };
-    Some(Step::of(files, name, Effect::NextBoot, standing, Vec::new()))
-}
-
-/// Tests whether a module's parameter changes from one value to another.
-fn is_of_module(change: &WordChange) -> bool {
-    change.old.as_ref().is_none_or(|old| old.split('=').next().is_some_and(|name| name.contains('.')))
-        && change.new.is_some()
+    }
 }
 
 pub(super) fn title(changes: &[WordChange]) -> String {

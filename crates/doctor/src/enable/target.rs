@@ -107,7 +107,7 @@ impl Target {
         if on && shown(posting) {
             switches.push(Switch { optional: true, ..switch(posting, true, Some(true)) });
         }
-        let built_in = inspection.kernel.built_in.get().is_some_and(|built_in| built_in.0.contains(module));
+        let built_in = inspection.kernel.has_built_in(module);
         let (technology, loaded) = (technology.to_owned(), parameters.is_some());
         Ok(Self { arm, technology, module, loaded, built_in, switches })
     }

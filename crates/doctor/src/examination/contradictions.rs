@@ -202,7 +202,7 @@ pub(super) fn said(subject: &Subject<'_>, module: &str, name: &str) -> Option<(S
         return Some((CMDLINE.to_owned(), format!("{argument}={value}"), value));
     }
     // modprobe does not load what is in the kernel's image.
-    let lines = subject.host.kernel.modprobe.iter().filter(|_| !subject.is_built_in(module));
+    let lines = subject.host.kernel.modprobe.iter().filter(|_| !subject.host.kernel.has_built_in(module));
     let counts =
         |line: &&ModprobeLine| line.module == module && line.command == "options" && line.hidden_by.is_none();
     lines.filter(counts).filter_map(|line| Some((line, line.value(name)?))).next_back().map(

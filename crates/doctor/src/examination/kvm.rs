@@ -224,10 +224,12 @@ fn interrupt_virtualization(subject: &Subject<'_>) -> Option<Verdict> {
         Some((place, text, word)) if place == CMDLINE && switch(&word) != Some(true) => {
             verdict.advice(format!("change {text} to {module}.{name}=1 in the kernel's arguments and reboot"))
         }
-        Some((place, text, _)) if place == CMDLINE && subject.is_built_in(module) => {
+        Some((place, text, _)) if place == CMDLINE && subject.host.kernel.has_built_in(module) => {
             verdict.advice(format!("look for {module} in the kernel's log: {text} is given, and it is off"))
         }
-        _ if subject.is_built_in(module) => verdict.advice(subject.loading(module, &format!("{name}=1"))),
+        _ if subject.host.kernel.has_built_in(module) => {
+            verdict.advice(subject.loading(module, &format!("{name}=1")))
+        }
         // A line in another file can be read before it.
         Some((place, _, word)) if switch(&word) != Some(true) => {
             verdict.advice(format!("change {name}={word} to {name}=1 in {place}, then `{reload}`"))

@@ -80,20 +80,15 @@ impl<'a> Subject<'a> {
         self.is_on(self.module(), self.switch())
     }
 
-    /// Tests whether a module is a part of the kernel's image, so that it cannot be loaded again and modprobe.d is nothing to it.
-    pub(super) fn is_built_in(&self, module: &str) -> bool {
-        self.host.kernel.built_in.get().is_some_and(|built_in| built_in.0.contains(module))
-    }
-
     /// The command that switches interrupt virtualization: `enable` or `disable`.
     pub(super) fn switching(&self, command: &str) -> String {
-        let reload = if self.is_built_in(self.module()) { "" } else { " --reload" };
+        let reload = if self.host.kernel.has_built_in(self.module()) { "" } else { " --reload" };
         format!("exitless {command} --persist{reload} --apply")
     }
 
     /// The advice to give a module a parameter: `avic=1`.
     pub(super) fn loading(&self, module: &str, parameter: &str) -> String {
-        if self.is_built_in(module) {
+        if self.host.kernel.has_built_in(module) {
             format!("add {module}.{parameter} to the kernel's arguments and reboot")
         } else {
             format!("load {module} with {parameter}")

@@ -65,6 +65,12 @@ const KEPT: &[&str] =
     &["kvm", "vfio", "vhost", "irqbypass", "iommufd", "msr", "cpuid", "haltpoll", "xen", "tun", "tap"];
 
 impl Kernel {
+    /// Tests whether a module is a part of the kernel's image, so that it cannot be loaded again and modprobe.d is nothing to it.
+    #[must_use]
+    pub fn has_built_in(&self, module: &str) -> bool {
+        self.built_in.get().is_some_and(|built_in| built_in.0.contains(module))
+    }
+
     pub(super) fn read(root: &Root) -> Self {
         let line = |name: &str, expected| root.line(&format!("/proc/sys/kernel/{name}"), expected);
         let release = line("osrelease", "a release");
