@@ -24,6 +24,7 @@ pub use plan::{Arm, Difference, Effect, Part, Plan, Refusal, Standing, Step, Wis
 
 use boot::Boot;
 use files::Files;
+pub(crate) use harmful::is_harmful;
 use host::Inspection;
 use std::path::Path;
 use target::Target;

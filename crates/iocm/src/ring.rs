@@ -11,7 +11,7 @@ use crate::memory::GuestMemory;
 use std::sync::Arc;
 
 pub use chain::{Chain, Side};
-pub(crate) use chain::{DESCRIPTORS_A_UNIT, pieces};
+pub(crate) use chain::{pieces, units_of};
 pub use packed::{PackedRing, RawDescriptor};
 pub use split::SplitRing;
 

@@ -82,8 +82,7 @@ pub fn analyse(collected: &Collected, allow_unlike: bool) -> Result<Findings, No
     if !likeness.unlike.is_empty() && !allow_unlike {
         return Err(NotAnalysed::Unlike { fields: likeness.unlike });
     }
-    let counts: BTreeSet<u32> = collected.runs.iter().map(|stored| stored.run.cell.guests).collect();
-    let counts: Vec<u32> = counts.into_iter().collect();
+    let counts = counts(&collected.runs);
     let has_baseline = has_baseline(study, &arms);
     let gates = Gates::default();
     let workloads: Vec<String> = study.workloads.iter().map(|workload| workload.name.clone()).collect();
@@ -141,6 +140,12 @@ fn baselines(study: &StudyFacts, arms: &[Arm], counts: &[u32], runs: &[StoredRun
         Some((guests, if most > 0 && best.next().is_none() { only } else { 0 }))
     });
     each.collect()
+}
+
+/// The numbers of guests of runs, ascending.
+fn counts(runs: &[StoredRun]) -> Vec<u32> {
+    let counts: BTreeSet<u32> = runs.iter().map(|stored| stored.run.cell.guests).collect();
+    counts.into_iter().collect()
 }
 
 /// Warnings of numbers of guests at which another arm replaces the baseline.

@@ -207,7 +207,7 @@ impl SuiteStudy {
             if others != 1 {
                 add(number, "arm", format!("expected levels of one arm, found levels of {others}"));
             }
-            let numbers: BTreeSet<u32> = fitting.iter().flat_map(|arm| counts(plan, arm)).collect();
+            let numbers: BTreeSet<u32> = fitting.iter().flat_map(|arm| plan.counts_of(arm)).collect();
             if self.against.is_some() && figure.guests.is_none() && numbers.len() > 1 {
                 let what =
                     format!("expected one of {numbers:?}, as `against` compares each by itself, found none");
@@ -218,11 +218,6 @@ impl SuiteStudy {
             }
         }
     }
-}
-
-/// The numbers of guests of an arm.
-fn counts(plan: &Plan, arm: &Arm) -> Vec<u32> {
-    plan.guests_of(arm).unwrap_or_else(|_| plan.guests.clone()).counts()
 }
 
 /// Tests whether an arm has all these levels.

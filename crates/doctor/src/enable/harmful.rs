@@ -61,6 +61,17 @@ pub(super) struct Found {
     pub(super) posting: bool,
 }
 
+/// The harmful words of an argument.
+fn of_argument(name: &str) -> impl DoubleEndedIterator<Item = &'static Harmful> {
+    let name = name.replace('-', "_");
+    HARMFUL.iter().filter(move |one| one.name == name)
+}
+
+/// Tests whether a word of an argument's value is harmful.
+pub(crate) fn is_harmful(name: &str, word: &str) -> bool {
+    of_argument(name).any(|one| one.word == word)
+}
+
 /// Changes that let the IOMMU post again.
 pub(super) fn of_posting(lines: &[String]) -> Vec<WordChange> {
     // Without remapping nothing is posted either.
@@ -89,11 +100,9 @@ fn in_line(command_line: &str) -> Vec<Found> {
         }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let parts: Vec<&str> = value.split(',').collect();
-        let named: Vec<_> = HARMFUL.iter().filter(|one| one.name == name.replace('-', "_")).collect();
         // The last of its words in the table does the most harm.
-        if let Some(worst) = named.iter().rev().find(|one| parts.contains(&one.word)) {
-            let is_harmless = |part: &&str| named.iter().all(|one| one.word != *part);
-            let rest: Vec<&str> = parts.iter().copied().filter(is_harmless).collect();
+        if let Some(worst) = of_argument(name).rev().find(|one| parts.contains(&one.word)) {
+            let rest: Vec<&str> = parts.iter().copied().filter(|part| !is_harmful(name, part)).collect();
             let new = (!rest.is_empty()).then(|| format!("{name}={}", rest.join(",")));
             let change = WordChange { old: Some(word.to_owned()), new };
             found.push(Found { change, why: worst.why, source: worst.source, posting: worst.posting });

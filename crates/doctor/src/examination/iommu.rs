@@ -2,6 +2,7 @@
 
 use super::rule::{Category, Rule, Verdict};
 use super::subject::{Subject, parameter_path};
+use crate::enable::is_harmful;
 use exits::Isa;
 use host::inspection::{Argument, Arguments, IommuRegisters, IommuUnit};
 
@@ -188,9 +189,9 @@ const SHOWN: usize = 3;
 
 /// The advice to take an argument of the IOMMU away, but not the other words of its value.
 fn removal(argument: &Argument) -> String {
-    let words = argument.value.as_deref().filter(|value| value.contains(',')).unwrap_or_default();
-    let harmful: Vec<&str> =
-        words.split(',').filter(|word| ["off", "nopost", "legacy"].contains(word)).collect();
+    let several = argument.value.iter().filter(|value| value.contains(','));
+    let words = several.flat_map(|value| value.split(','));
+    let harmful: Vec<&str> = words.filter(|word| is_harmful(&argument.name, word)).collect();
     if harmful.is_empty() {
         return format!("remove {argument} from the kernel's arguments and reboot");
     }

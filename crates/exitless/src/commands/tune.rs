@@ -21,7 +21,7 @@ use study::tuning::{
 use super::experiment::PAGE;
 use super::experiment::given::Given;
 use super::experiment::report::read;
-use super::experiment::runs::{make_runs, open};
+use super::experiment::runs::{make_runs, open, tell_not_undone};
 use super::recordings::write_page;
 use super::vm::subject::Subject;
 use crate::status::Usage;
@@ -223,10 +223,8 @@ impl Steps<'_> {
         let ssh_config = self.arguments.ssh_config.as_deref();
         let Arguments { target, allow_unlike, .. } = self.arguments;
         let conclusion = make_runs(&mut store, target, ssh_config, *allow_unlike, &self.stop)?;
-        for what in &conclusion.not_undone {
-            eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
-            self.not_undone = true;
-        }
+        tell_not_undone(&conclusion);
+        self.not_undone |= !conclusion.not_undone.is_empty();
         self.failed |= !conclusion.failed.is_empty();
         Ok(Some(conclusion))
     }

@@ -28,10 +28,17 @@ pub struct Chain {
 }
 
 /// The number of descriptors that count as one unit of work, like a request: each takes a look-up of its address.
-pub(crate) const DESCRIPTORS_A_UNIT: usize = 64;
+const DESCRIPTORS_A_UNIT: usize = 64;
 
 /// The number of regions up to which a look-up is counted as one.
 const FEW_REGIONS: usize = 8;
+
+/// The units of work ([`crate::queue::WorkDone`]) that so many descriptors are. In a memory of many regions each takes longer,
+/// because regions are looked at one after another.
+#[inline]
+pub(crate) fn units_of(descriptors: usize, memory: &GuestMemory) -> usize {
+    descriptors * memory.regions().div_ceil(FEW_REGIONS) / DESCRIPTORS_A_UNIT
+}
 
 /// The most pieces of a chain: the limit of writev(2).
 const PIECES: usize = 1024;
@@ -59,12 +66,10 @@ impl Chain {
         self.descriptors
     }
 
-    /// The units of work ([`crate::queue::WorkDone`]) that its descriptors are, beyond the one that each request is. In a
-    /// memory of many regions each takes longer, because regions are looked at one after another.
+    /// The units of work that its descriptors are, beyond the one that each request is.
     #[inline]
     pub(crate) fn extra_units(&self, memory: &GuestMemory) -> usize {
-        let weight = memory.regions().div_ceil(FEW_REGIONS);
-        self.descriptors * weight / DESCRIPTORS_A_UNIT
+        units_of(self.descriptors, memory)
     }
 
     /// Prefetches the first bytes of the buffer, at most 64, which were last in another CPU's cache: in one cache line, or

@@ -17,7 +17,7 @@ use super::gates::Gates;
 use super::multiplicity::Multiplicity;
 use super::values::{ByBlock, Series, series_of_both};
 use super::warning::Warning;
-use super::{baselines, has_baseline, other_baselines};
+use super::{baselines, counts, has_baseline, other_baselines};
 use crate::store::json;
 use crate::{Better, Unit};
 
@@ -168,8 +168,7 @@ pub fn difference(
     }
     let all: Vec<_> = before.runs.iter().chain(&after.runs).cloned().collect();
     let arms = arms(&before.facts, &all);
-    let counts: BTreeSet<u32> = all.iter().map(|stored| stored.run.cell.guests).collect();
-    let counts: Vec<u32> = counts.into_iter().collect();
+    let counts = counts(&all);
     let baselines = match has_baseline(&before.facts, &arms) {
         true => baselines(&before.facts, &arms, &counts, &all),
         false => BTreeMap::new(),

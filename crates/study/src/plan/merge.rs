@@ -6,6 +6,12 @@ use super::{Arm, Plan};
 use guests::{GuestPlan, merged};
 
 impl Plan {
+    /// The numbers of guests of this arm; those of the plan if its guests are not valid.
+    #[must_use]
+    pub fn counts_of(&self, arm: &Arm) -> Vec<u32> {
+        self.guests_of(arm).map_or_else(|_| self.guests.counts(), |guests| guests.counts())
+    }
+
     /// The guests of this arm: the plan's, with the tables of its levels merged over them.
     ///
     /// # Errors

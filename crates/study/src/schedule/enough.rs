@@ -52,7 +52,7 @@ type Figures = BTreeMap<String, f64>;
 /// Tests whether the interval of each figure is narrow in each arm of the plan, also in one whose runs all failed.
 fn all_narrow<'a>(plan: &Plan, names: &[String], percent: f64, runs: impl Iterator<Item = &'a Run>) -> bool {
     let figures: BTreeMap<&Cell, Figures> = runs.map(|run| (&run.cell, figures(run, names))).collect();
-    let counts = |arm: &Arm| plan.guests_of(arm).unwrap_or_else(|_| plan.guests.clone()).counts();
+    let counts = |arm: &Arm| plan.counts_of(arm);
     let (baseline, others): (Vec<Arm>, Vec<Arm>) =
         plan.arms().into_iter().partition(|arm| plan.is_baseline(arm));
     let of_baseline: Vec<u32> = baseline.iter().flat_map(counts).collect();

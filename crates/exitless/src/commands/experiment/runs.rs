@@ -30,6 +30,13 @@ pub(in crate::commands) fn open(
     Ok(store)
 }
 
+/// Names on standard error what a session could not undo.
+pub(in crate::commands) fn tell_not_undone(conclusion: &Conclusion) {
+    for what in &conclusion.not_undone {
+        eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
+    }
+}
+
 /// Makes the missing runs on the target.
 pub(in crate::commands) fn make_runs(
     store: &mut Store,

@@ -16,7 +16,7 @@ use study::suite::{MadeStudy, ShippedSuite, Suite, SuiteFolder, SuiteStudy, outc
 use study::target::Target;
 
 use super::PAGE;
-use super::runs::{make_runs, open};
+use super::runs::{make_runs, open, tell_not_undone};
 use crate::commands::recordings::write_page;
 use crate::status::Usage;
 use crate::{console, interrupt, status};
@@ -103,9 +103,7 @@ fn make(
     let text = text(suite, study, &plan)?;
     let mut store = open(&folder.join(&study.name), &plan, &text, &study.target)?;
     let conclusion = make_runs(&mut store, &target, None, allow_unlike, stop)?;
-    for what in &conclusion.not_undone {
-        eprintln!("exitless: not undone: {what}; run `exitless restore`, then the same command");
-    }
+    tell_not_undone(&conclusion);
     Ok(conclusion.enough.is_some() && conclusion.failed.is_empty() && conclusion.not_undone.is_empty())
 }
 

@@ -2,7 +2,7 @@
 
 use super::header::SIZE;
 use crate::queue::Virtqueue;
-use crate::ring::{Chain, DESCRIPTORS_A_UNIT, Side};
+use crate::ring::{Chain, Side, units_of};
 
 /// The result of delivering a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Buffers {
             bytes += frame.len() as u64;
         }
         self.chains[given..taken].iter().rev().for_each(|chain| queue.put_back(chain.id));
-        self.extra += descriptors / DESCRIPTORS_A_UNIT;
+        self.extra += units_of(descriptors, queue.memory());
         (given, bytes)
     }
 
